@@ -1,0 +1,1 @@
+"""One file per verb; each exports `command`. Loaded only when that verb is called."""

@@ -1,0 +1,152 @@
+"""The table of verbs and the boundary where errors become messages and exit codes.
+
+A verb's module is imported only when that verb runs, and the help of the whole
+is printed from the table, so the cost of one command never grows with the others.
+"""
+
+import difflib
+import os
+import sys
+import traceback
+from importlib import import_module
+from typing import Any
+
+import click
+
+from bullpen.errors import EXIT_CODES, BullpenError
+
+# section -> verb -> one line of help; the verb's module is commands/<verb>.py
+SECTIONS = {
+    "Start": {
+        "init": "Make a home for agents here",
+        "doctor": "Check this machine and this home",
+        "version": "Print version, Python, platform and home",
+        "completion": "Print the completion script of your shell",
+    },
+    "Describe": {
+        "role": "List, show, make and check roles",
+        "pod": "Look at pod templates",
+        "validate": "Check role, template and config files",
+    },
+    "Work": {
+        "worktree": "Make, look at, compare and remove worktrees",
+    },
+}
+VERBS = {verb: text for section in SECTIONS.values() for verb, text in section.items()}
+
+
+class Table(click.Group):
+    """A click group whose members are imported on demand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        command: click.Command = import_module(f"bullpen.cli.commands.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(verbs.items()))
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list["click.shell_completion.CompletionItem"]:
+        # The inherited one would import every verb for its help text.
+        from click.shell_completion import CompletionItem
+
+        items = [
+            CompletionItem(verb, help=text)
+            for verb, text in VERBS.items()
+            if verb.startswith(incomplete)
+        ]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+@click.group(
+    cls=Table,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Every command that prints data takes --json. bullpen VERB --help says more.",
+)
+def cli() -> None:
+    """Run a team of AI coding agents on your code."""
+
+
+def main() -> None:
+    """Entry point of the installed command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; every failure ends here as a message and an exit code."""
+    shared: dict[str, Any] = {}
+    try:
+        complete = os.environ.get("_BULLPEN_COMPLETE")
+        if complete:
+            cli.main(arguments, prog_name="bullpen")  # answers the shell and exits
+        with cli.make_context("bullpen", arguments) as context:
+            shared = context.meta
+            cli.invoke(context)
+        sys.stdout.flush()
+    except BullpenError as error:
+        return _report(error, as_json=bool(shared.get("bullpen.json")))
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as error:
+        _show_usage_error(error)
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) left; point stdout away so that exiting does not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except Exception as error:
+        return _report_bug(error)
+    return 0
+
+
+def _report(error: BullpenError, as_json: bool) -> int:
+    from bullpen.cli import output
+
+    if as_json:
+        output.write_json(error.to_json(), err=True)
+    else:
+        output.write_error(error.message, error.hint)
+    return EXIT_CODES[error.kind]
+
+
+def _show_usage_error(error: click.ClickException) -> None:
+    from bullpen.cli import output
+
+    message = error.format_message()
+    hint = ""
+    context = getattr(error, "ctx", None)
+    if isinstance(error, click.UsageError) and context is not None:
+        hint = f"{context.command_path} --help"
+        if message.startswith("No such command") and isinstance(context.command, click.Group):
+            wrong = message.split("'")[1]
+            near = difflib.get_close_matches(wrong, context.command.list_commands(context), 1)
+            message = f"no such command: {wrong}"
+            if near:
+                message += f" · did you mean {near[0]}?"
+    output.write_error(message, hint)
+
+
+def _report_bug(error: Exception) -> int:
+    from bullpen.cli import output
+
+    if os.environ.get("BULLPEN_DEBUG"):
+        traceback.print_exception(error)
+    output.write_error(
+        f"this is a bug in bullpen: {type(error).__name__}: {error}",
+        "run it again with BULLPEN_DEBUG=1 and report what it prints",
+    )
+    return 70
+
+
+if __name__ == "__main__":
+    main()

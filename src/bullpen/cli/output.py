@@ -1,0 +1,101 @@
+"""How results look: aligned text for people, JSON for programs.
+
+The only place that writes to the terminal. Text that came from outside (file
+names, branches, YAML) may hold escape sequences; `printable` makes them visible
+instead of letting them drive the reader's terminal.
+"""
+
+import json
+import os
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+COLOURS = {"ok": "32", "warn": "33", "fail": "31", "error": "31", "dim": "2", "bold": "1"}
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--json`: also makes the boundary print errors as JSON."""
+
+    def remember(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:
+        if value:
+            ctx.meta["bullpen.json"] = True
+        return value
+
+    return click.option(
+        "--json", "as_json", is_flag=True, is_eager=True, callback=remember, help="Print JSON."
+    )(command)
+
+
+def write(text: str = "") -> None:
+    """A line on standard output."""
+    _line(sys.stdout, text)
+
+
+def write_json(data: object, err: bool = False) -> None:
+    """One JSON document on standard output (errors: standard error)."""
+    text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
+    _line(sys.stderr if err else sys.stdout, text)
+
+
+def write_error(message: str, hint: str = "") -> None:
+    """`error:` and `hint:` on standard error."""
+    _line(sys.stderr, f"{colour('error:', 'error', sys.stderr)} {printable(message, lines=True)}")
+    if hint:
+        _line(sys.stderr, f"hint:  {printable(hint, lines=True)}")
+
+
+def write_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns aligned by display width; empty `headers` prints rows only."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    everything = [list(headers), *cells] if headers else cells
+    if not everything:
+        return
+    widths = [max(width(row[column]) for row in everything) for column in range(len(everything[0]))]
+    for number, row in enumerate(everything):
+        padded = (cell + " " * (size - width(cell)) for cell, size in zip(row, widths, strict=True))
+        line = "  ".join(padded).rstrip()
+        write(colour(line, "dim") if headers and number == 0 else line)
+
+
+def colour(text: str, meaning: str, stream: Any = None) -> str:
+    """Coloured only for a person at a terminal who did not say NO_COLOR."""
+    stream = stream or sys.stdout
+    if os.environ.get("NO_COLOR") or not stream.isatty():
+        return text
+    return f"\x1b[{COLOURS[meaning]}m{text}\x1b[0m"
+
+
+def printable(text: str, lines: bool = False) -> str:
+    """Control characters and undecodable bytes made visible (`\\x1b`, `\\n`)."""
+    return "".join(
+        char if _is_safe(char) or (lines and char == "\n") else _escape(char) for char in text
+    )
+
+
+def width(text: str) -> int:
+    """Columns that the text takes in a terminal."""
+    return sum(
+        0
+        if unicodedata.combining(char)
+        else 2
+        if unicodedata.east_asian_width(char) in "WF"
+        else 1
+        for char in text
+    )
+
+
+def _is_safe(char: str) -> bool:
+    return unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def _line(stream: Any, text: str) -> None:
+    # A file name in another encoding reaches us as surrogates; never die over printing it.
+    stream.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")

@@ -1,0 +1,1 @@
+"""The nouns of Bullpen: immutable values, no I/O."""

@@ -1,0 +1,79 @@
+"""What every test stands on: an isolated environment, a command runner, waiting.
+
+No test may touch the real home: HOME is a fresh directory, inherited BULLPEN_*
+and GIT_* are dropped (the suite may run inside an agent, or inside a git hook).
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BULLPEN = Path(sys.executable).with_name("bullpen")
+
+
+@pytest.fixture(autouse=True)
+def _isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("BULLPEN_", "GIT_", "_BULLPEN")):
+            monkeypatch.delenv(name)
+    person = tmp_path / "person"
+    person.mkdir()
+    monkeypatch.setenv("HOME", str(person))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(person / ".config"))
+    monkeypatch.setenv("NO_COLOR", "1")
+    for name, value in {
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "Tess",
+        "GIT_AUTHOR_EMAIL": "tess@example.com",
+        "GIT_COMMITTER_NAME": "Tess",
+        "GIT_COMMITTER_EMAIL": "tess@example.com",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A finished command line."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def bullpen(tmp_path: Path) -> Callable[..., Ran]:
+    """The installed command, in a process of its own."""
+
+    def call(*words: str | Path, cwd: Path = tmp_path, stdin: str = "", **env: str) -> Ran:
+        done = subprocess.run(
+            [BULLPEN, *map(str, words)],
+            cwd=cwd,
+            env={**os.environ, **env},
+            input=stdin.encode(),
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return call
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for the condition; fail at the deadline."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.005)
