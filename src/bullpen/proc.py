@@ -88,3 +88,17 @@ def _kill_group(child: "subprocess.Popen[bytes]") -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.communicate()
+
+
+def start_time(pid: int) -> str | None:
+    """When the process began, in the kernel's ticks with the boot's id; None if it is gone.
+
+    A pid alone proves nothing: pids are used again. A zombie counts as gone.
+    """
+    try:
+        # The command may hold spaces and parentheses; fields are counted after the last ")".
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else f"{boot}/{fields[19]}"

@@ -10,9 +10,12 @@ import os
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
+
+from bullpen import clock
 
 COLOURS = {"ok": "32", "warn": "33", "fail": "31", "error": "31", "dim": "2", "bold": "1"}
 
@@ -37,7 +40,7 @@ def write(text: str = "") -> None:
 
 def write_json(data: object, err: bool = False) -> None:
     """One JSON document on standard output (errors: standard error)."""
-    text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
+    text = json.dumps(data, indent=2, default=_encode)  # ASCII: no control characters
     _line(sys.stderr if err else sys.stdout, text)
 
 
@@ -79,13 +82,13 @@ def printable(text: str, lines: bool = False) -> str:
 def width(text: str) -> int:
     """Columns that the text takes in a terminal."""
     return sum(
-        0
-        if unicodedata.combining(char)
-        else 2
-        if unicodedata.east_asian_width(char) in "WF"
-        else 1
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
     )
+
+
+def _encode(value: object) -> str:
+    return clock.to_text(value) if isinstance(value, datetime) else str(value)
 
 
 def _is_safe(char: str) -> bool:

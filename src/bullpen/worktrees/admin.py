@@ -1,0 +1,99 @@
+"""Git's administrative directory of a worktree: made whole, moved whole, dropped whole.
+
+`git worktree add` fills `<common>/worktrees/<id>` file by file, and any git that
+looks at the repository meanwhile (an agent's `git branch`, `git fetch`) dies with
+"failed to read commondir". Here the directory is written aside and renamed into
+place: others see it complete or not at all. The files are the documented ones of
+gitrepository-layout(5). Repositories with extensions (per-worktree config, reftable,
+relative paths) are left to git itself, which knows what else to write.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path
+
+from bullpen.files import write_atomically
+from bullpen.worktrees.git import Repository, git
+from bullpen.worktrees.repo_lock import Lock
+
+BEING_MADE = "bullpen: being made"
+POOLED = "bullpen: kept ready"
+
+
+def add(repo: Repository, id: str, making: Path, path: Path, head: str, lock: Lock) -> Path:
+    """Register a worktree that is being made at `making` and will lie at `path`.
+
+    `head` is what its HEAD file says: `ref: refs/heads/x` or a commit. It is locked
+    from the start, so that nobody's `git worktree prune` takes it while it moves.
+    """
+    admin = repo.admin_dir / id
+    if _has_extensions(repo):
+        ref = head.removeprefix("ref: refs/heads/")
+        # On a branch of its own; `--detach` only where there is none.
+        how = ["--detach"] if ref == head else []
+        git(
+            repo,
+            *("worktree", "add", "--no-checkout", "--lock", "--reason", BEING_MADE),
+            *how,
+            *(making, ref),
+            fds=[lock.fd],
+        )
+        place(admin, path)
+        return admin
+    aside = repo.own_dir / "new" / id
+    aside.mkdir(parents=True)
+    _write(aside / "HEAD", head)
+    _write(aside / "commondir", "../..")
+    _write(aside / "gitdir", str(path / ".git"))
+    _write(aside / "locked", BEING_MADE)
+    repo.admin_dir.mkdir(exist_ok=True)
+    aside.rename(admin)
+    making.mkdir(parents=True)
+    _write(making / ".git", f"gitdir: {admin}")
+    return admin
+
+
+def place(admin: Path, path: Path) -> None:
+    """Tell git where the work tree lies."""
+    write_atomically(admin / "gitdir", f"{path / '.git'}\n")
+
+
+def set_lock(admin: Path, reason: str) -> None:
+    """Lock with a reason, as `git worktree lock` does."""
+    write_atomically(admin / "locked", f"{reason}\n" if reason else "")
+
+
+def lock_reason(admin: Path) -> str | None:
+    """Why it is locked (perhaps an empty text); None when it is not."""
+    try:
+        return os.fsdecode((admin / "locked").read_bytes()).strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def clear_lock(admin: Path) -> None:
+    """Unlock; an unlocked one is fine."""
+    with contextlib.suppress(FileNotFoundError):
+        (admin / "locked").unlink()
+
+
+def drop(repo: Repository, id: str) -> None:
+    """Take the administrative directory away in one step, then delete it at leisure."""
+    aside = repo.own_dir / "dropped" / id
+    aside.parent.mkdir(exist_ok=True)
+    shutil.rmtree(aside, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        (repo.admin_dir / id).rename(aside)
+    for leftover in (aside, repo.own_dir / "new" / id):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _has_extensions(repo: Repository) -> bool:
+    text = (repo.common_dir / "config").read_text(errors="replace")
+    return re.search(r"^\s*\[extensions\]", text, re.IGNORECASE | re.MULTILINE) is not None
+
+
+def _write(file: Path, line: str) -> None:
+    file.write_bytes(os.fsencode(line) + b"\n")

@@ -1,0 +1,51 @@
+"""Branch names: the four schemes, and what git allows. Pure.
+
+(a) a plain agent: the agent's name; (b) a swarm session: `<prefix>/<role>-<session>`;
+(c) a subtree: `<parent's birth branch>.<slug>`; (d) a detached head: no branch.
+"""
+
+import re
+
+from bullpen.worktrees.errors import Code, WorktreeError
+
+DEFAULT_PREFIX = "swarm"
+
+# git-check-ref-format(1)
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|\.$|/$")
+
+
+def is_valid_branch(branch: str) -> bool:
+    """Whether git takes it as the name of a branch."""
+    return bool(branch) and not (
+        branch.startswith(("-", "/", ".")) or branch in {"@", "HEAD"} or _FORBIDDEN.search(branch)
+    )
+
+
+def check_branch(branch: str) -> str:
+    """The branch itself, or an error."""
+    if not is_valid_branch(branch):
+        raise WorktreeError(
+            Code.INVALID,
+            f"git does not allow {branch!r} as a branch",
+            hint="see git check-ref-format",
+        )
+    return branch
+
+
+def swarm_branch(role: str, session: str, prefix: str = DEFAULT_PREFIX) -> str:
+    """`swarm/reviewer-1700000000`; a session is always named."""
+    if not session:
+        raise WorktreeError(Code.INVALID, f"a swarm branch of {role} needs a session id")
+    return check_branch(f"{prefix}/{role}-{session}")
+
+
+def swarm_created_at(branch: str, role: str, prefix: str = DEFAULT_PREFIX) -> int:
+    """The digits right after `<prefix>/<role>-`; 0 when there are none."""
+    start = f"{prefix}/{role}-"
+    digits = re.match(r"\d+", branch.removeprefix(start)) if branch.startswith(start) else None
+    return int(digits[0]) if digits else 0
+
+
+def subtree_branch(parent_branch: str, slug: str) -> str:
+    """`main` + `feature-a` -> `main.feature-a`."""
+    return check_branch(f"{parent_branch}.{slug}")

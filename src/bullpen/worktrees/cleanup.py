@@ -1,0 +1,160 @@
+"""Clean-up by age and in bulk: the same `remove`, asked of many, never with a blind eye."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from bullpen import clock
+from bullpen.worktrees import kept, trash
+from bullpen.worktrees.errors import Code, WorktreeError, reported
+from bullpen.worktrees.git import git
+from bullpen.worktrees.listing import created_at, list_all, list_managed
+from bullpen.worktrees.merged import standing
+from bullpen.worktrees.records import Record, find_record
+from bullpen.worktrees.recover import delete_branch, recover
+from bullpen.worktrees.remove import decide, look, prune, remove
+from bullpen.worktrees.repo_lock import Lock, locked
+from bullpen.worktrees.site import Site, path_for
+
+
+@dataclass
+class Cleaned:
+    """What a clean-up did, and what it left alone and why."""
+
+    worktrees: list[str] = field(default_factory=list)
+    branches: list[str] = field(default_factory=list)
+    pruned: int = 0
+    recovered: int = 0
+    expired: int = 0
+    left: dict[str, str] = field(default_factory=dict)
+
+
+def cleanup_orphaned(
+    site: Site,
+    max_age: timedelta,
+    has_ended: Callable[[str], bool],
+    *,
+    now: datetime | None = None,
+    dry_run: bool = False,
+) -> Cleaned:
+    """Remove worktrees older than `max_age` whose agent has ended: clean and merged ones only."""
+    moment = now or clock.now()
+    cleaned = Cleaned()
+    with reported("cannot clean up", Code.CLEANUP_FAILED):
+        for entry in list_managed(site):
+            born = created_at(site, entry, find_record(site, entry.name))
+            if born is None or moment - born <= max_age:
+                continue
+            if not has_ended(entry.name):
+                cleaned.left[entry.name] = "its agent has not ended"
+                continue
+            _remove_if_safe(site, entry.name, cleaned, dry_run)
+    return cleaned
+
+
+def cleanup_branches(site: Site, prefix: str = "", *, force: bool = False) -> Cleaned:
+    """Delete branches under the prefix that no worktree uses: merged ones, or with force all.
+
+    What force drops is kept as for worktrees.
+    """
+    start = prefix or site.branch_prefix
+    cleaned = Cleaned()
+    with reported("cannot clean up", Code.CLEANUP_FAILED), locked(site.repo) as lock:
+        recover(site.repo, lock)
+        used = {entry.branch for entry in list_all(site)}
+        done = git(
+            site.repo, "for-each-ref", "--format=%(objectname) %(refname)", f"refs/heads/{start}/"
+        )
+        for line in filter(None, done.text.split("\n")):
+            tip, ref = line.split(" ", 1)
+            branch = ref.removeprefix("refs/heads/")
+            if branch not in used:
+                _delete_if_safe(site, branch, tip, force, cleaned, lock)
+    return cleaned
+
+
+def full_cleanup(site: Site, *, force: bool = False) -> Cleaned:
+    """Worktrees, orphaned prefix branches, stale references, and the base if it is empty."""
+    cleaned = Cleaned()
+    for entry in list_managed(site):
+        try:
+            remove(site, entry.name, force=force)
+        except WorktreeError as error:
+            if error.code not in {Code.DIRTY, Code.LOCKED}:
+                raise
+            cleaned.left[entry.name] = error.message
+        else:
+            cleaned.worktrees.append(entry.name)
+    of_branches = cleanup_branches(site, force=force)
+    cleaned.branches = of_branches.branches
+    cleaned.left |= of_branches.left
+    cleaned.pruned = prune(site)
+    _remove_empty_base(site)
+    return cleaned
+
+
+def gc(site: Site, *, now: datetime | None = None) -> Cleaned:
+    """Finish what crashes left, delete what was thrown away, drop copies past their time."""
+    with reported("cannot clean up", Code.CLEANUP_FAILED):
+        with locked(site.repo) as lock:
+            recovered = recover(site.repo, lock)
+            expired = kept.expire(site.repo, now or clock.now())
+        trash.empty(site, now)
+        return Cleaned(recovered=recovered, expired=expired)
+
+
+def _remove_if_safe(site: Site, name: str, cleaned: Cleaned, dry_run: bool) -> None:
+    try:
+        found = look(site, name, path_for(site, name))
+        decide(found, force=False, delete_branch=True)
+        if not found.standing.may_go:
+            cleaned.left[name] = f"{found.standing.unique_commits} commits exist nowhere else"
+            return
+        if not dry_run:
+            remove(site, name)
+    except WorktreeError as error:
+        if error.code not in {Code.DIRTY, Code.LOCKED}:
+            raise
+        cleaned.left[name] = error.message
+    else:
+        cleaned.worktrees.append(name)
+
+
+def _delete_if_safe(
+    site: Site, branch: str, tip: str, force: bool, cleaned: Cleaned, lock: Lock
+) -> None:
+    lost = standing(site.repo, branch, tip, ["HEAD"])
+    if not (force or lost.may_go):
+        cleaned.left[branch] = f"{lost.unique_commits} commits exist nowhere else"
+        return
+    if lost.unique_commits:
+        kept.keep(site.repo, _record_for(site, branch, tip), [tip], None, fds=[lock.fd])
+    if delete_branch(site.repo, branch, tip, lock):
+        cleaned.branches.append(branch)
+
+
+def _record_for(site: Site, branch: str, tip: str) -> Record:
+    return Record(
+        name=branch.replace("/", "~"),
+        id="",
+        repo=str(site.repo.common_dir),
+        branch=branch,
+        base="",
+        base_commit=tip,
+        created_at=clock.to_text(clock.now()),
+    )
+
+
+def _remove_empty_base(site: Site) -> None:
+    """The base goes when nothing but our own empty directories is in it."""
+    for directory in (site.pool_dir, site.pool_dir.parent, site.making, site.trash, site.records):
+        _rmdir(directory)
+    _rmdir(site.base)
+
+
+def _rmdir(directory: os.PathLike[str]) -> None:
+    try:
+        os.rmdir(directory)  # noqa: PTH106
+    except OSError:
+        return  # not there, or not empty: both are fine

@@ -1,0 +1,240 @@
+"""The only caller of git: repositories, and running git safely in them.
+
+A tree that an agent has written is hostile ground: its `.git` file, its hooks
+path and its fsmonitor may be planted. So git never discovers a managed worktree
+by itself: it is given the administrative directory, the common directory and the
+work tree explicitly, and hooks, fsmonitor and automatic gc are off in every call.
+"""
+
+import functools
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bullpen import proc
+from bullpen.worktrees.errors import Code, WorktreeError
+
+MINIMUM = (2, 38)  # merge-tree --write-tree
+
+# Settings that choose which configuration is read stay; all others would redirect us.
+KEPT_VARIABLES = frozenset({"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"})
+SAFE = (
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "gc.auto=0"),
+    *("-c", "maintenance.auto=false"),
+)
+# Safety copies are commits, and a person may have no identity configured.
+IDENTITY = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Bullpen"), ("EMAIL", "bullpen@localhost"))
+}
+CHECKOUT_SECONDS = 1800.0
+
+
+@dataclass(frozen=True)
+class Repository:
+    """One repository: where its shared git directory is, and the tree we came from."""
+
+    git_dir: Path  # of the tree we came from; its HEAD is "the current branch"
+    common_dir: Path  # shared by all worktrees
+    root: Path | None  # top of the tree we came from; None when bare
+
+    @property
+    def admin_dir(self) -> Path:
+        """Where git keeps one directory per linked worktree."""
+        return self.common_dir / "worktrees"
+
+    @property
+    def own_dir(self) -> Path:
+        """Where Bullpen keeps its lock and journal for this repository."""
+        return self.common_dir / "bullpen"
+
+    def __str__(self) -> str:
+        return str(self.root or self.common_dir)
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A linked worktree: its files and git's administrative directory of it."""
+
+    path: Path
+    admin: Path
+
+
+def open_repository(start: Path) -> Repository:
+    """The repository that holds `start`; `NOT_A_REPO` says why there is none."""
+    require_git()
+    if not start.is_dir():
+        raise WorktreeError(Code.NOT_A_REPO, f"no such directory: {start}")
+    # Paths may hold newlines, and rev-parse has no -z: the two booleans are the separators.
+    done = run_raw(
+        [
+            *("-C", str(start), "rev-parse", "--path-format=absolute"),
+            *("--git-dir", "--is-bare-repository", "--git-common-dir"),
+            *("--is-inside-work-tree", "--show-toplevel"),
+        ]
+    )
+    found = re.fullmatch(
+        r"(.+?)\n(?:true|false)\n(.+?)\n(true|false)\n(?:(.+)\n)?", done.text, re.DOTALL
+    )
+    if found is None:
+        owner = "dubious ownership" in done.error_text
+        raise WorktreeError(
+            Code.NOT_A_REPO,
+            f"git refuses {start}: it belongs to somebody else"
+            if owner
+            else f"not a git repository: {start}",
+            hint=f"git config --global --add safe.directory {start}" if owner else "git init",
+            details={"git": done.error_text},
+        )
+    git_dir, common_dir, inside, top = found.groups()
+    return Repository(
+        git_dir=Path(git_dir).resolve(),
+        common_dir=Path(common_dir).resolve(),
+        root=Path(top).resolve() if inside == "true" and top else None,
+    )
+
+
+def git(
+    repo: Repository,
+    *words: str | Path,
+    at: Checkout | None = None,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    timeout: float = 60.0,
+    fds: Sequence[int] = (),
+    accept: Sequence[int] = (0,),
+) -> proc.Done:
+    """Run git on the repository, or on one of its worktrees (`at`).
+
+    An exit code outside `accept` is `GIT_FAILED` with git's own words in details.
+    """
+    place = {
+        "GIT_DIR": str(at.admin if at else repo.git_dir),
+        "GIT_COMMON_DIR": str(repo.common_dir),
+    }
+    if at:
+        place["GIT_WORK_TREE"] = str(at.path)
+    elif repo.root:
+        place["GIT_WORK_TREE"] = str(repo.root)
+    done = run_raw(
+        list(words),
+        cwd=at.path if at else repo.root or repo.common_dir,
+        stdin=stdin,
+        env={**place, **(env or {})},
+        timeout=timeout,
+        fds=fds,
+    )
+    if done.code not in accept:
+        raise WorktreeError(
+            Code.GIT_FAILED,
+            f"git {words[0]} failed: {done.error_text or f'exit {done.code}'}",
+            details={
+                "git": done.error_text,
+                "exit": done.code,
+                "command": [str(word) for word in words],
+            },
+        )
+    return done
+
+
+def run_raw(
+    words: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    timeout: float = 60.0,
+    fds: Sequence[int] = (),
+) -> proc.Done:
+    """Git with the scrubbed environment and the safe settings; judges nothing."""
+    return proc.run(
+        ["git", *SAFE, *words],
+        cwd=cwd,
+        stdin=stdin,
+        env={**scrubbed(os.environ), **(env or {})},
+        timeout=timeout,
+        pass_fds=fds,
+    )
+
+
+def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what would redirect git, with what keeps it predictable."""
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith("GIT_") or name in KEPT_VARIABLES
+    }
+    return kept | IDENTITY | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+
+
+@functools.cache
+def require_git() -> tuple[int, ...]:
+    """The version of git, once per process; too old is refused with both versions."""
+    done = run_raw(["--version"])
+    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", done.text)
+    version = tuple(int(part or 0) for part in found.groups()) if found else (0,)
+    if version < MINIMUM:
+        raise WorktreeError(
+            Code.GIT_FAILED,
+            f"git {'.'.join(map(str, version))} is too old: 2.38 or newer is needed",
+            hint="install a newer git",
+        )
+    return version
+
+
+# ── what exists ──────────────────────────────────────────────────────────────
+
+
+def resolve(repo: Repository, revisions: Sequence[str]) -> dict[str, str | None]:
+    """Object ids by revision, None where there is none; one process for all of them."""
+    asked = [text for text in revisions if text and not re.search(r"[\s\x00-\x1f]", text)]
+    result: dict[str, str | None] = dict.fromkeys(revisions)
+    if asked:
+        done = git(repo, "cat-file", "--batch-check", stdin="\n".join(asked).encode() + b"\n")
+        for text, line in zip(asked, done.text.splitlines(), strict=True):
+            words = line.rsplit(" ", 2)
+            # "<oid> <type> <size>"; anything else ends in missing or ambiguous
+            result[text] = words[0] if len(words) == 3 and words[2].isdigit() else None
+    return result
+
+
+def has_commits(repo: Repository) -> bool:
+    """Whether any commit exists at all."""
+    return bool(git(repo, "rev-list", "-n1", "--all").out)
+
+
+def current_branch(repo: Repository) -> str | None:
+    """The branch of the tree we came from; None when its head is detached."""
+    done = git(repo, "symbolic-ref", "-q", "HEAD", accept=(0, 1))
+    return done.text.strip().removeprefix("refs/heads/") or None
+
+
+def branch_exists(repo: Repository, branch: str) -> bool:
+    """Whether a local branch of that name exists."""
+    return resolve(repo, [f"refs/heads/{branch}"])[f"refs/heads/{branch}"] is not None
+
+
+def validate(repo: Repository) -> None:
+    """Raise unless worktrees can be made here."""
+    if not has_commits(repo):
+        raise WorktreeError(
+            Code.NOT_A_REPO,
+            f"{repo} has no commit yet: a worktree needs one to start from",
+            hint="git commit --allow-empty -m 'Start'",
+        )
+
+
+def is_repository(start: Path) -> bool:
+    """Whether `start` lies in a repository."""
+    try:
+        open_repository(start)
+    except WorktreeError as error:
+        if error.code is Code.NOT_A_REPO:
+            return False
+        raise
+    return True

@@ -1,0 +1,142 @@
+"""Intents on disk, written before the first change, so that a killed process's
+half-done work is undone (creation) or finished (removal) by the next caller.
+
+One file per operation in the common git directory. Its owner holds an flock on it,
+and so do the owner's children: an intent nobody holds belongs to the dead. What to
+do about one is in `recover`; this module only reads and writes them.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bullpen import proc
+from bullpen.files import flush_directory, write_atomically
+from bullpen.worktrees import repo_lock
+from bullpen.worktrees.git import Repository
+from bullpen.worktrees.repo_lock import Lock
+
+ORPHAN_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Member:
+    """One worktree of a set that is being made."""
+
+    id: str  # administrative directory, and directory under .making
+    name: str  # empty for a pool entry
+    path: str  # where it will lie
+    branch: str  # to be created with it; empty: none is
+    commit: str
+    previous_record: str = ""  # JSON to put back when an older life's record is replaced
+
+
+@dataclass(frozen=True)
+class Making:
+    """A set of worktrees is being made: all or none."""
+
+    base: str
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True)
+class Removing:
+    """A worktree is being removed. Moving its directory aside is the point of no return."""
+
+    base: str
+    name: str
+    path: str
+    aside: str
+    admin: str  # empty: git knows nothing of it
+    branch: str  # to be deleted if it is still at `tip`; empty: none
+    tip: str
+
+
+Intent = Making | Removing
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An intent as it stands in the journal; `fd` holds its flock."""
+
+    key: str
+    file: Path
+    fd: int
+
+
+@contextmanager
+def announced(repo: Repository, intent: Intent, _lock: Lock) -> Iterator[Entry]:
+    """Put the intent on disk. It stays until `withdraw`, whatever happens here."""
+    key = secrets.token_hex(6)
+    directory = repo.own_dir / "journal"
+    directory.mkdir(exist_ok=True)
+    body = {
+        "kind": type(intent).__name__.lower(),
+        "owner": [os.getpid(), proc.start_time(os.getpid())],
+        **asdict(intent),
+    }
+    file = directory / f"{key}.json"
+    write_atomically(file, json.dumps(body), mode=0o600)
+    descriptor = os.open(file, os.O_RDWR)
+    try:
+        # Readers come under the repository's lock too, so nobody saw it unheld.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield Entry(key, file, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def withdraw(entry: Entry) -> None:
+    """Done: from here on the next caller has nothing to undo."""
+    with contextlib.suppress(FileNotFoundError):
+        entry.file.unlink()
+    flush_directory(entry.file.parent)
+
+
+def list_pending(repo: Repository) -> list[Intent]:
+    """What others are doing right now, or have left behind."""
+    return [intent for file in _files(repo) if (intent := _read(file)[0]) is not None]
+
+
+@contextmanager
+def abandoned(repo: Repository, _lock: Lock) -> Iterator[list[tuple[Entry, Intent]]]:
+    """The intents whose owner is gone, each held so that nobody else takes it up."""
+    found: list[tuple[Entry, Intent]] = []
+    with contextlib.ExitStack() as stack:
+        for file in _files(repo):
+            try:
+                descriptor = os.open(file, os.O_RDWR)
+            except FileNotFoundError:
+                continue
+            stack.callback(os.close, descriptor)
+            intent, owner_gone = _read(file)
+            # A dead owner's git may still be writing; it ends by itself.
+            if (
+                repo_lock.take(descriptor, ORPHAN_SECONDS if owner_gone else 0)
+                and intent is not None
+            ):
+                found.append((Entry(file.stem, file, descriptor), intent))
+        yield found
+
+
+def _files(repo: Repository) -> list[Path]:
+    return sorted((repo.own_dir / "journal").glob("*.json"))
+
+
+def _read(file: Path) -> tuple[Intent | None, bool]:
+    try:
+        body = json.loads(file.read_text())
+    except FileNotFoundError:
+        return None, True
+    kind, (pid, start) = body.pop("kind"), body.pop("owner")
+    owner_gone = start is not None and proc.start_time(pid) != start
+    if kind == "making":
+        members = tuple(Member(**member) for member in body["members"])
+        return Making(base=body["base"], members=members), owner_gone
+    return Removing(**body), owner_gone

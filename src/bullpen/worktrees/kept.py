@@ -1,0 +1,107 @@
+"""Safety copies: what a forced removal drops, kept 30 days under `refs/bullpen/kept/`.
+
+A copy is one commit. Its tree is the worktree as it was, uncommitted and untracked
+files included (ignored ones not), its parent the worktree's head, and its message
+holds the record, so that `restore` can put everything back where it was.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from bullpen import clock
+from bullpen.worktrees.git import Checkout, Repository, git
+from bullpen.worktrees.records import Record, from_json, to_json
+
+KEEP_FOR = timedelta(days=30)
+PREFIX = "refs/bullpen/kept/"
+_STAMP = "%Y%m%dT%H%M%S"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One safety copy."""
+
+    ref: str
+    commit: str
+    name: str
+    kept_at: datetime
+
+
+def keep(
+    repo: Repository,
+    record: Record,
+    commits: Sequence[str],
+    files: Checkout | None,
+    *,
+    skip: Sequence[str] = (),
+    fds: Sequence[int] = (),
+) -> str:
+    """Save the commits (the head first) and, with a checkout, its files; returns the ref."""
+    tree = _snapshot(repo, files, skip, fds) if files else f"{commits[0]}^{{tree}}"
+    message = f"Kept by Bullpen: {record.name}\n\n{to_json(record)}\n"
+    parents = [word for commit in commits for word in ("-p", commit)]
+    commit = git(
+        repo, "commit-tree", tree, *parents, "-F", "-", stdin=message.encode(), fds=fds
+    ).text.strip()
+    # ~ stands for / in a subtree's name and is not allowed in a ref
+    where = PREFIX + record.name.replace("~", "/")
+    stamp = clock.now().strftime(_STAMP)
+    for suffix in ("", *(f"-{number}" for number in range(2, 100))):
+        ref = f"{where}/{stamp}{suffix}"
+        zero = "0" * len(commit)
+        if git(repo, "update-ref", ref, commit, zero, fds=fds, accept=(0, 128)).code == 0:
+            return ref
+    raise AssertionError(f"a hundred copies of {record.name} in one second")
+
+
+def list_kept(repo: Repository) -> list[Kept]:
+    """All safety copies, the newest first."""
+    done = git(repo, "for-each-ref", "--format=%(objectname) %(refname)", PREFIX)
+    copies = []
+    for line in done.text.rstrip("\n").split("\n") if done.out else []:
+        commit, ref = line.split(" ", 1)
+        where, _, stamp = ref.removeprefix(PREFIX).rpartition("/")
+        moment = datetime.strptime(stamp[:15], _STAMP).replace(tzinfo=clock.now().tzinfo)
+        copies.append(Kept(ref, commit, where.replace("/", "~"), moment))
+    return sorted(copies, key=lambda copy: copy.ref.rpartition("/")[2], reverse=True)
+
+
+def record_of(repo: Repository, copy: Kept) -> Record:
+    """The record that was saved with it."""
+    body = git(repo, "show", "-s", "--format=%b", copy.commit).text
+    return from_json(body)
+
+
+def expire(repo: Repository, now: datetime) -> int:
+    """Drop the copies that have had their 30 days."""
+    old = [copy for copy in list_kept(repo) if copy.kept_at + KEEP_FOR < now]
+    for copy in old:
+        git(repo, "update-ref", "-d", copy.ref, copy.commit)
+    return len(old)
+
+
+def _snapshot(repo: Repository, files: Checkout, skip: Sequence[str], fds: Sequence[int]) -> str:
+    """The tree of everything in the worktree, made with an index of its own.
+
+    A copy of the real index keeps its knowledge of unchanged files, so only what
+    changed is read; the real one stays as it is.
+    """
+    with tempfile.TemporaryDirectory(prefix="bullpen-") as scratch:
+        index = Path(scratch) / "index"
+        if (files.admin / "index").exists():
+            shutil.copy2(files.admin / "index", index)
+        env = {"GIT_INDEX_FILE": str(index)}
+        without = [f":(exclude,top,literal){name.rstrip('/')}" for name in skip]
+        git(
+            repo,
+            *("add", "--all", "--sparse", "--", ".", *without),
+            at=files,
+            env=env,
+            fds=fds,
+            timeout=600,
+        )
+        return git(repo, "write-tree", at=files, env=env, fds=fds).text.strip()

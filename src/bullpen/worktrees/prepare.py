@@ -1,0 +1,140 @@
+"""Making a fresh checkout ready to work: untracked files brought along, the persona
+placed, the set-up command run.
+"""
+
+import os
+import shutil
+from pathlib import Path, PurePosixPath
+
+from bullpen import proc
+from bullpen.errors import BullpenError
+from bullpen.files import write_atomically
+from bullpen.worktrees.errors import Code, WorktreeError
+from bullpen.worktrees.git import Checkout, Repository, git
+from bullpen.worktrees.repo_lock import Lock
+from bullpen.worktrees.site import Site
+
+PERSONA_COPY = "CLAUDE.local.md"
+SETUP_SECONDS = 1800.0
+TAIL_BYTES = 4000
+REDIRECTING = frozenset(
+    f"GIT_{word}"
+    for word in (
+        *("DIR", "COMMON_DIR", "WORK_TREE", "INDEX_FILE", "PREFIX", "NAMESPACE"),
+        *("OBJECT_DIRECTORY", "ALTERNATE_OBJECT_DIRECTORIES", "CEILING_DIRECTORIES"),
+    )
+)
+
+
+def check_patterns(patterns: tuple[str, ...]) -> None:
+    """Globs are relative to the repository and stay in it."""
+    for pattern in patterns:
+        parts = PurePosixPath(pattern)
+        if not pattern or parts.is_absolute() or ".." in parts.parts or "\0" in pattern:
+            raise WorktreeError(
+                Code.INVALID,
+                f"copy pattern {pattern!r} leaves the repository",
+                hint="use paths relative to the repository's root, e.g. .env or config/*.local",
+            )
+
+
+def copy_untracked(site: Site, patterns: tuple[str, ...], target: Path) -> None:
+    """Bring files along that git does not track and a checkout therefore lacks."""
+    root = site.repo.root
+    if not patterns or root is None:
+        return
+    done = git(
+        site.repo,
+        *("ls-files", "-z", "--others", "--"),
+        *(f":(top,glob){pattern.rstrip('/')}" for pattern in patterns),
+        *(f":(top,glob){pattern.rstrip('/')}/**" for pattern in patterns),
+    )
+    for name in filter(None, done.text.split("\0")):
+        source, copy = root / name, target / name
+        # A trailing slash is another repository (a worktree, a vendored clone): not ours to copy.
+        if name.endswith("/") or source.is_relative_to(site.base) or os.path.lexists(copy):
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_symlink() or source.is_file():  # sockets and pipes cannot be copied
+            shutil.copy2(source, copy, follow_symlinks=False)
+
+
+def place_persona(repo: Repository, checkout: Checkout, persona: Path) -> None:
+    """Copy the persona into the tree, where git will not see it.
+
+    Never over a tracked file: git would show it modified, and `commit -a` commit it.
+    """
+    tracked = git(repo, "ls-files", "-z", "--", PERSONA_COPY, at=checkout).out
+    if tracked:
+        raise WorktreeError(
+            Code.DIRTY,
+            f"the repository tracks {PERSONA_COPY}: the persona would change it",
+            hint="give the persona to the engine instead, or untrack that file",
+        )
+    shutil.copyfile(persona, checkout.path / PERSONA_COPY)
+
+
+def exclude_persona(repo: Repository, _lock: Lock) -> None:
+    """Have every worktree of the repository ignore persona copies."""
+    file = repo.common_dir / "info" / "exclude"
+    line = f"/{PERSONA_COPY}"
+    text = os.fsdecode(file.read_bytes()) if file.exists() else ""
+    if line not in text.splitlines():
+        file.parent.mkdir(exist_ok=True)
+        gap = "" if not text or text.endswith("\n") else "\n"
+        write_atomically(file, f"{text}{gap}{line}\n")
+
+
+def check_persona(persona: Path | None) -> None:
+    """`ROLE_NOT_FOUND` only if one was asked for."""
+    if persona is not None and not persona.is_file():
+        raise WorktreeError(
+            Code.ROLE_NOT_FOUND,
+            f"no persona at {persona}",
+            hint="write one, or leave the persona out",
+        )
+
+
+def run_setup(site: Site, name: str, path: Path, command: str, fds: list[int]) -> None:
+    """Run the set-up command once, in place: environments hold absolute paths."""
+    if not command:
+        return
+    log = setup_log(site, name)
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    problem = ""
+    with log.open("wb") as output:
+        try:
+            done = proc.run(
+                ["sh", "-c", command],
+                cwd=path,
+                env=setup_environment(),
+                timeout=SETUP_SECONDS,
+                pass_fds=fds,
+                output=output,
+            )
+        except BullpenError as error:
+            problem = error.message
+        else:
+            problem = f"exit {done.code}" if done.code else ""
+    if problem:
+        tail = log.read_bytes()[-TAIL_BYTES:].decode("utf-8", "replace").strip()
+        raise WorktreeError(
+            Code.SETUP_FAILED,
+            f"setup of {name} failed ({problem}): {command}\n{tail}".rstrip(),
+            hint=f"the whole output: {log}",
+            details={"output": tail, "log": str(log), "command": command},
+        )
+
+
+def setup_log(site: Site, name: str) -> Path:
+    """Where the output of a worktree's set-up is kept."""
+    return site.records / f"{name}.setup.log"
+
+
+def setup_environment() -> dict[str, str]:
+    """The caller's, without what would point git or bullpen elsewhere."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in REDIRECTING and not name.startswith("BULLPEN_")
+    }

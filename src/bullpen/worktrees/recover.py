@@ -1,0 +1,96 @@
+"""Undoing and finishing: what happens to an intent, by its owner or by the next caller.
+
+A half-made set is rolled back. A removal is rolled forward once its directory has
+been moved aside; before that nothing has happened, and the intent is just dropped:
+somebody may have worked there since. Every step may be repeated.
+"""
+
+import os
+import secrets
+from pathlib import Path
+
+from bullpen.worktrees import admin, journal, trash
+from bullpen.worktrees.git import Repository, git, resolve
+from bullpen.worktrees.journal import Making, Member, Removing
+from bullpen.worktrees.records import drop_record, find_record, from_json, write_record
+from bullpen.worktrees.repo_lock import Lock
+from bullpen.worktrees.site import Site, points_to
+
+
+def recover(repo: Repository, lock: Lock) -> int:
+    """Deal with everything that dead owners left behind; returns how many intents."""
+    with journal.abandoned(repo, lock) as found:
+        for entry, intent in found:
+            match intent:
+                case Making():
+                    roll_back(repo, intent, entry.key, lock)
+                case Removing():
+                    if is_decided(intent):
+                        finish_removal(repo, intent, lock)
+            journal.withdraw(entry)
+        return len(found)
+
+
+def roll_back(repo: Repository, making: Making, key: str, lock: Lock) -> None:
+    """Take away whatever of the set exists; `key` is the intent's, in the branch's reflog."""
+    site = Site(repo, Path(making.base))
+    for member in making.members:
+        for place in (site.pool_dir / member.id, site.making / member.id, Path(member.path)):
+            # The path may meanwhile be somebody else's; ours points to our administration.
+            ours = place.name == member.id or points_to(place, repo.admin_dir / member.id)
+            if ours and os.path.lexists(place):
+                trash.throw(place, trash.entry_for(site, f"{member.id}.{secrets.token_hex(3)}"))
+        admin.drop(repo, member.id)
+        if member.branch and _we_made(repo, member, key):
+            delete_branch(repo, member.branch, member.commit, lock)
+        _roll_back_record(site, member)
+    trash.empty(site)
+
+
+def is_decided(removing: Removing) -> bool:
+    """Whether the point of no return has been passed."""
+    return os.path.lexists(removing.aside) or not os.path.lexists(removing.path)
+
+
+def finish_removal(repo: Repository, removing: Removing, lock: Lock) -> None:
+    """Everything after the directory has been moved aside."""
+    site = Site(repo, Path(removing.base))
+    if removing.admin:
+        admin.drop(repo, removing.admin)
+    deleted = bool(removing.branch) and delete_branch(repo, removing.branch, removing.tip, lock)
+    record = find_record(site, removing.name)
+    if record and record.is_of(repo):
+        ref = f"refs/heads/{record.branch}"
+        if deleted or not record.branch or resolve(repo, [ref])[ref] is None:
+            drop_record(site, removing.name)
+
+
+def delete_branch(repo: Repository, branch: str, tip: str, lock: Lock) -> bool:
+    """Delete the branch if it is still at `tip`; one that moved or is gone is left alone."""
+    ref = f"refs/heads/{branch}"
+    done = git(repo, "update-ref", "-d", ref, tip, fds=[lock.fd], accept=(0, 1, 128))
+    settings = (repo.common_dir / "config").read_text(errors="replace")
+    if done.code == 0 and f'[branch "{branch}"]' in settings:
+        # The old branch's upstream must not meet a new branch of its name.
+        section = f"branch.{branch}"
+        git(repo, "config", "--remove-section", section, fds=[lock.fd], accept=(0, 1, 128))
+    return done.code == 0
+
+
+def _we_made(repo: Repository, member: Member, key: str) -> bool:
+    """Whether this very intent created the branch: its key is in the branch's reflog."""
+    done = git(
+        repo,
+        *("log", "-g", "-1", "--format=%gs", f"refs/heads/{member.branch}", "--"),
+        accept=(0, 128),
+    )
+    return key in done.text
+
+
+def _roll_back_record(site: Site, member: Member) -> None:
+    record = find_record(site, member.name) if member.name else None
+    if record and record.id == member.id:
+        if member.previous_record:
+            write_record(site, from_json(member.previous_record))
+        else:
+            drop_record(site, member.name)

@@ -1,0 +1,63 @@
+"""Bringing back what a removal dropped, from its safety copy."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from bullpen.worktrees import kept
+from bullpen.worktrees.create import Spec, ensure, make, plan_many
+from bullpen.worktrees.errors import Code, WorktreeError, reported
+from bullpen.worktrees.git import Checkout, git, resolve
+from bullpen.worktrees.records import Record
+from bullpen.worktrees.site import Site, path_for
+from bullpen.worktrees.state import get_checkout
+
+
+def restore(site: Site, name: str) -> Path:
+    """Make the worktree again as it was: branch, head, and uncommitted files as such."""
+    path_for(site, name)
+    with reported(f"cannot restore {name}"):
+        copy = _latest(site, name)
+        record = kept.record_of(site.repo, copy)
+        head = git(site.repo, "rev-parse", f"{copy.commit}^1").text.strip()
+        spec = Spec(
+            name=name,
+            branch=record.branch,
+            base=head,
+            detached=not record.branch,
+            role=record.role,
+            parent=record.parent,
+            depth=record.depth,
+        )
+        path = _place(site, spec, record, head)
+        _bring_back_files(site, get_checkout(site, name), copy)
+        return path
+
+
+def _latest(site: Site, name: str) -> kept.Kept:
+    copies = kept.list_kept(site.repo)
+    found = next((copy for copy in copies if copy.name == name), None)
+    if found is None:
+        others = sorted({copy.name for copy in copies})
+        raise WorktreeError(
+            Code.WORKTREE_NOT_FOUND,
+            f"nothing is kept of {name}",
+            hint=f"there are copies of: {', '.join(others)}" if others else "no copies are kept",
+        )
+    return found
+
+
+def _place(site: Site, spec: Spec, record: Record, head: str) -> Path:
+    """The worktree at the saved head; the branch is made again, or is still there as it was."""
+    ref = f"refs/heads/{record.branch}"
+    tip = resolve(site.repo, [ref])[ref] if record.branch else None
+    if tip == head:
+        return ensure(site, spec)
+    plans = plan_many(site, [spec])
+    again = [replace(plan, record=replace(record, id=plan.member.id)) for plan in plans]
+    return make(site, again)[spec.name]
+
+
+def _bring_back_files(site: Site, checkout: Checkout, copy: kept.Kept) -> None:
+    """Write the saved tree out, then let the index forget it: changes show as uncommitted."""
+    git(site.repo, "read-tree", "-m", "-u", "HEAD", copy.commit, at=checkout, timeout=600)
+    git(site.repo, "reset", "--quiet", "--mixed", at=checkout, timeout=600)

@@ -1,0 +1,144 @@
+"""A site: one repository, the directory its worktrees lie in, and the house rules.
+
+Every function of the library takes one. Also the paths derived from it: visible
+worktrees lie flat in the base (`<base>/<name>`), Bullpen's own files beside them in
+directories that start with a dot, which no worktree's name does.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from bullpen.errors import BullpenError
+from bullpen.model.names import check_worktree_name
+from bullpen.worktrees import branches
+from bullpen.worktrees.errors import Code, WorktreeError
+from bullpen.worktrees.git import Checkout, Repository, open_repository
+
+PERSONA_FILE = "CLAUDE.md"
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where worktrees of one repository are made, and under which rules."""
+
+    repo: Repository
+    base: Path
+    branch_prefix: str = branches.DEFAULT_PREFIX
+    pool: int = 0
+    max_depth: int = 2
+
+    @property
+    def making(self) -> Path:
+        """Half-made worktrees, until one rename puts them in place."""
+        return self.base / ".making"
+
+    @property
+    def records(self) -> Path:
+        """What we know of each worktree that git does not."""
+        return self.base / ".records"
+
+    @property
+    def trash(self) -> Path:
+        """Removed worktrees, until the background has deleted them."""
+        return self.base / ".trash"
+
+    @property
+    def pool_dir(self) -> Path:
+        """Ready checkouts of this repository (a base may serve several)."""
+        key = hashlib.sha256(os.fsencode(self.repo.common_dir)).hexdigest()[:12]
+        return self.base / ".pool" / key
+
+
+def open_site(
+    repo: Path,
+    base: Path,
+    *,
+    branch_prefix: str = branches.DEFAULT_PREFIX,
+    pool: int = 0,
+    max_depth: int = 2,
+) -> Site:
+    """The site of the repository that holds `repo`. Touches nothing."""
+    return Site(
+        repo=open_repository(repo),
+        base=base.expanduser().resolve(),
+        branch_prefix=branch_prefix,
+        pool=pool,
+        max_depth=max_depth,
+    )
+
+
+def path_for(site: Site, name: str) -> Path:
+    """Where the worktree of that name lies or would lie."""
+    try:
+        return site.base / check_worktree_name(name)
+    except BullpenError as error:
+        raise WorktreeError(Code.INVALID, error.message, hint=error.hint) from error
+
+
+def exists(site: Site, name: str) -> bool:
+    """Whether anything lies there, intact or not."""
+    return os.path.lexists(path_for(site, name))
+
+
+def persona_path(roles: Path, role: str) -> Path:
+    """Where a directory role keeps its persona."""
+    return roles / role / PERSONA_FILE
+
+
+def persona_exists(roles: Path, role: str) -> bool:
+    """Whether the role has one."""
+    return persona_path(roles, role).is_file()
+
+
+def find_checkout(site: Site, path: Path) -> Checkout | None:
+    """The worktree at `path` as git's own records know it.
+
+    Read from the administrative directories, never from the `.git` file in the tree.
+    """
+    try:
+        entries = sorted(site.repo.admin_dir.iterdir())
+    except FileNotFoundError:
+        return None
+    for admin in entries:
+        if recorded_path(admin) == path:
+            return Checkout(path, admin)
+    return None
+
+
+def recorded_path(admin: Path) -> Path | None:
+    """The work tree that an administrative directory belongs to."""
+    try:
+        text = os.fsdecode((admin / "gitdir").read_bytes()).removesuffix("\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    # Absolute, or relative to the administrative directory (git 2.48, relativeWorktrees)
+    return Path(os.path.normpath(admin / text)).parent
+
+
+def points_to(path: Path, admin: Path) -> bool:
+    """Whether the tree's `.git` file names that administrative directory."""
+    try:
+        text = os.fsdecode((path / ".git").read_bytes()).removesuffix("\n")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return False
+    target = text.removeprefix("gitdir: ")
+    return target != text and os.path.realpath(path / target) == os.path.realpath(admin)
+
+
+def foreign_repository(site: Site, path: Path) -> Path | None:
+    """The other repository whose worktree lies at `path`; None for ours and for no worktree."""
+    try:
+        text = os.fsdecode((path / ".git").read_bytes()).removesuffix("\n")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    admin = Path(os.path.realpath(path / text.removeprefix("gitdir: ")))
+    if not (admin / "HEAD").is_file() or admin.parent == site.repo.admin_dir:
+        return None
+    return admin.parent.parent
+
+
+def is_intact(checkout: Checkout) -> bool:
+    """Both halves are there and point to each other."""
+    return points_to(checkout.path, checkout.admin) and (checkout.admin / "HEAD").is_file()
