@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from bullpen.errors import EXIT_CODES, BullpenError
+from bullpen.errors import EXIT_CODES, BullpenError, Kind
 
 # section -> verb -> one line of help; the verb's module is commands/<verb>.py
 SECTIONS = {
@@ -89,8 +89,10 @@ def run(arguments: list[str]) -> int:
             cli.main(arguments, prog_name="bullpen")  # answers the shell and exits
         with cli.make_context("bullpen", arguments) as context:
             shared = context.meta
-            cli.invoke(context)
-        sys.stdout.flush()
+            try:
+                cli.invoke(context)
+            finally:
+                sys.stdout.flush()
     except BullpenError as error:
         return _report(error, as_json=bool(shared.get("bullpen.json")))
     except click.exceptions.Exit as leave:
@@ -104,6 +106,10 @@ def run(arguments: list[str]) -> int:
         # The reader (head, less) left; point stdout away so that exiting does not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
+    except OSError as error:
+        # The system's own refusals (a full disk, a read-only directory) are no bugs.
+        what = ": ".join(filter(None, (error.strerror or str(error), error.filename)))
+        return _report(BullpenError(what, kind=Kind.COMMAND_FAILED), as_json="--json" in arguments)
     except Exception as error:
         return _report_bug(error)
     return 0

@@ -18,6 +18,8 @@ from bullpen.files import write_atomically
 from bullpen.worktrees.git import Repository, git
 from bullpen.worktrees.repo_lock import Lock
 
+# Git directories of a worktree's submodules, as we name them to people; never a tracked path.
+MODULES = ".git/modules"
 BEING_MADE = "bullpen: being made"
 POOLED = "bullpen: kept ready"
 
@@ -77,6 +79,24 @@ def clear_lock(admin: Path) -> None:
     """Unlock; an unlocked one is fine."""
     with contextlib.suppress(FileNotFoundError):
         (admin / "locked").unlink()
+
+
+def has_modules(admin: Path) -> bool:
+    """Whether commits of submodules lie in it."""
+    modules = admin / "modules"
+    return modules.is_dir() and any(modules.iterdir())
+
+
+def save_modules(admin: Path, aside: Path) -> None:
+    """Put them with the worktree's files, before the administrative directory goes."""
+    if has_modules(admin):
+        aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            (admin / "modules").rename(aside / ".git-modules")
+        except OSError:  # another file system
+            shutil.copytree(
+                admin / "modules", aside / ".git-modules", symlinks=True, dirs_exist_ok=True
+            )
 
 
 def drop(repo: Repository, id: str) -> None:

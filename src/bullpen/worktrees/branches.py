@@ -42,7 +42,7 @@ def swarm_branch(role: str, session: str, prefix: str = DEFAULT_PREFIX) -> str:
 def swarm_created_at(branch: str, role: str, prefix: str = DEFAULT_PREFIX) -> int:
     """The digits right after `<prefix>/<role>-`; 0 when there are none."""
     start = f"{prefix}/{role}-"
-    digits = re.match(r"\d+", branch.removeprefix(start)) if branch.startswith(start) else None
+    digits = re.match(r"[0-9]+", branch.removeprefix(start)) if branch.startswith(start) else None
     return int(digits[0]) if digits else 0
 
 

@@ -90,6 +90,7 @@ def full_cleanup(site: Site, *, force: bool = False) -> Cleaned:
     cleaned.branches = of_branches.branches
     cleaned.left |= of_branches.left
     cleaned.pruned = prune(site)
+    trash.empty(site, wait=True)
     _remove_empty_base(site)
     return cleaned
 
@@ -129,7 +130,8 @@ def _delete_if_safe(
         cleaned.left[branch] = f"{lost.unique_commits} commits exist nowhere else"
         return
     if lost.unique_commits:
-        kept.keep(site.repo, _record_for(site, branch, tip), [tip], None, fds=[lock.fd])
+        record = _record_for(site, branch, tip)
+        kept.keep(site.repo, record, [tip], None, on=branch, tip=tip, fds=[lock.fd])
     if delete_branch(site.repo, branch, tip, lock):
         cleaned.branches.append(branch)
 

@@ -39,6 +39,7 @@ from bullpen.worktrees.listing import list_all
 from bullpen.worktrees.pool import Ready, pick, settle
 from bullpen.worktrees.records import Record, find_record, to_json, write_record
 from bullpen.worktrees.recover import recover, roll_back
+from bullpen.worktrees.remove import forget
 from bullpen.worktrees.repo_lock import Lock, locked
 from bullpen.worktrees.site import Site, find_checkout, foreign_repository, is_intact, path_for
 from bullpen.worktrees.state import corrupt
@@ -91,6 +92,8 @@ def create(site: Site, spec: Spec) -> Path:
 
 def create_many(site: Site, specs: Sequence[Spec]) -> dict[str, Path]:
     """Make a set of worktrees, all or none; absolute path by name."""
+    if not specs:
+        return {}
     with reported(f"cannot make {', '.join(spec.name for spec in specs)}"):
         return make(site, plan_many(site, specs))
 
@@ -194,7 +197,8 @@ def _no_base(site: Site, base: str) -> WorktreeError:
 
 
 def _plan(site: Site, spec: Spec, commit: str) -> Plan:
-    id = f"{spec.name}.{secrets.token_hex(3)}"
+    # Where git itself makes the directory, it writes "-" for what a ref cannot hold.
+    id = f"{spec.name.replace('~', '-')}.{secrets.token_hex(3)}"
     older = find_record(site, spec.name)
     branch = spec.birth_branch
     return Plan(
@@ -251,7 +255,7 @@ def make(site: Site, plans: Sequence[Plan]) -> dict[str, Path]:
     with contextlib.ExitStack() as held:
         with locked(repo) as lock:
             recover(repo, lock)
-            _check_free(site, plans)
+            _check_free(site, plans, lock)
             site.making.mkdir(mode=0o700, parents=True, exist_ok=True)
             plans = _use_pool(site, plans)
             making = Making(str(site.base), tuple(plan.member for plan in plans))
@@ -290,7 +294,7 @@ def _undone_on_failure(site: Site, making: Making, entry: Entry) -> Iterator[Non
         raise
 
 
-def _check_free(site: Site, plans: Sequence[Plan]) -> None:
+def _check_free(site: Site, plans: Sequence[Plan], lock: Lock) -> None:
     for plan in plans:
         path = Path(plan.member.path)
         if os.path.lexists(path):
@@ -306,7 +310,7 @@ def _check_free(site: Site, plans: Sequence[Plan]) -> None:
                     f"the files of {plan.spec.name} are gone, but git's record of it is locked",
                     hint=f"bullpen worktree remove --force {plan.spec.name}",
                 )
-            admin.drop(site.repo, stale.admin.name)
+            forget(site, plan.spec.name, path, lock)
 
 
 def _use_pool(site: Site, plans: Sequence[Plan]) -> list[Plan]:
@@ -349,9 +353,9 @@ def _create_branches(repo: Repository, commands: str, key: str, lock: Lock) -> N
             fds=[lock.fd],
         )
     except WorktreeError as error:
-        # Created since we looked, or `a` stands in the way of `a/b`.
+        # Created since we looked, or `a` stands in the way of `a/b` (there, or in this set).
         said = str(error.details.get("git", ""))
-        if "exists" not in said:
+        if "exists" not in said and "at the same time" not in said:
             raise
         raise WorktreeError(
             Code.BRANCH_EXISTS,

@@ -195,7 +195,7 @@ def resolve(repo: Repository, revisions: Sequence[str]) -> dict[str, str | None]
     asked = [text for text in revisions if text and not re.search(r"[\s\x00-\x1f]", text)]
     result: dict[str, str | None] = dict.fromkeys(revisions)
     if asked:
-        done = git(repo, "cat-file", "--batch-check", stdin="\n".join(asked).encode() + b"\n")
+        done = git(repo, "cat-file", "--batch-check", stdin=os.fsencode("\n".join(asked)) + b"\n")
         for text, line in zip(asked, done.text.splitlines(), strict=True):
             words = line.rsplit(" ", 2)
             # "<oid> <type> <size>"; anything else ends in missing or ambiguous

@@ -108,6 +108,8 @@ def list_pending(repo: Repository) -> list[Intent]:
 def abandoned(repo: Repository, _lock: Lock) -> Iterator[list[tuple[Entry, Intent]]]:
     """The intents whose owner is gone, each held so that nobody else takes it up."""
     found: list[tuple[Entry, Intent]] = []
+    for unfinished in (repo.own_dir / "journal").glob(".*.new"):
+        unfinished.unlink()  # its writer died; a living one would hold the lock
     with contextlib.ExitStack() as stack:
         for file in _files(repo):
             try:

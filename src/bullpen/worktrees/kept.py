@@ -5,14 +5,16 @@ files included (ignored ones not), its parent the worktree's head, and its messa
 holds the record, so that `restore` can put everything back where it was.
 """
 
+import json
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bullpen import clock
+from bullpen.worktrees.errors import Code, WorktreeError
 from bullpen.worktrees.git import Checkout, Repository, git
 from bullpen.worktrees.records import Record, from_json, to_json
 
@@ -37,12 +39,19 @@ def keep(
     commits: Sequence[str],
     files: Checkout | None,
     *,
+    on: str = "",
+    tip: str = "",
     skip: Sequence[str] = (),
     fds: Sequence[int] = (),
 ) -> str:
-    """Save the commits (the head first) and, with a checkout, its files; returns the ref."""
+    """Save the commits (the head first) and, with a checkout, its files; returns the ref.
+
+    `on` is the branch that the head is on, `tip` where the birth branch is: an agent may
+    have left the branch it was born on.
+    """
     tree = _snapshot(repo, files, skip, fds) if files else f"{commits[0]}^{{tree}}"
-    message = f"Kept by Bullpen: {record.name}\n\n{to_json(record)}\n"
+    place = json.dumps({"on": on, "tip": tip})
+    message = f"Kept by Bullpen: {record.name}\n\n{to_json(record)}\n{place}\n"
     parents = [word for commit in commits for word in ("-p", commit)]
     commit = git(
         repo, "commit-tree", tree, *parents, "-F", "-", stdin=message.encode(), fds=fds
@@ -53,9 +62,14 @@ def keep(
     for suffix in ("", *(f"-{number}" for number in range(2, 100))):
         ref = f"{where}/{stamp}{suffix}"
         zero = "0" * len(commit)
-        if git(repo, "update-ref", ref, commit, zero, fds=fds, accept=(0, 128)).code == 0:
+        done = git(repo, "update-ref", ref, commit, zero, fds=fds, accept=(0, 128))
+        if done.code == 0:
             return ref
-    raise AssertionError(f"a hundred copies of {record.name} in one second")
+    raise WorktreeError(
+        Code.GIT_FAILED,
+        f"cannot keep a copy of {record.name}: {done.error_text}",
+        details={"git": done.error_text},
+    )
 
 
 def list_kept(repo: Repository) -> list[Kept]:
@@ -65,15 +79,29 @@ def list_kept(repo: Repository) -> list[Kept]:
     for line in done.text.rstrip("\n").split("\n") if done.out else []:
         commit, ref = line.split(" ", 1)
         where, _, stamp = ref.removeprefix(PREFIX).rpartition("/")
-        moment = datetime.strptime(stamp[:15], _STAMP).replace(tzinfo=clock.now().tzinfo)
+        try:
+            moment = datetime.strptime(stamp[:15], _STAMP).replace(tzinfo=UTC)
+        except ValueError:
+            continue  # not one of ours: agents can write refs
         copies.append(Kept(ref, commit, where.replace("/", "~"), moment))
     return sorted(copies, key=lambda copy: copy.ref.rpartition("/")[2], reverse=True)
 
 
-def record_of(repo: Repository, copy: Kept) -> Record:
-    """The record that was saved with it."""
+def contents(repo: Repository, copy: Kept) -> tuple[Record, str, str]:
+    """The record that was saved with it, `on` and `tip`."""
     body = git(repo, "show", "-s", "--format=%b", copy.commit).text
-    return from_json(body)
+    try:
+        first, second = body.strip().split("\n")
+        record, place = from_json(first), json.loads(second)
+        on, tip = str(place["on"]), str(place["tip"])
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise WorktreeError(
+            Code.WORKTREE_CORRUPT,
+            f"{copy.ref} is no copy of a worktree",
+            hint=f"git update-ref -d {copy.ref}",
+        ) from error
+    # Agents can write refs: where it goes is ours to say.
+    return replace(record, name=copy.name, repo=str(repo.common_dir)), on, tip
 
 
 def expire(repo: Repository, now: datetime) -> int:

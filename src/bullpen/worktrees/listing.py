@@ -10,7 +10,7 @@ from bullpen.worktrees.errors import reported
 from bullpen.worktrees.git import Checkout, git, resolve
 from bullpen.worktrees.journal import Making
 from bullpen.worktrees.records import Record, find_record
-from bullpen.worktrees.site import Site
+from bullpen.worktrees.site import Site, is_name
 from bullpen.worktrees.state import get_checkout, head, list_changes
 
 
@@ -71,9 +71,7 @@ def list_managed(site: Site) -> list[Listed]:
     return [
         entry
         for entry in list_all(site)
-        if entry.path.parent == site.base
-        and not entry.name.startswith(".")
-        and str(entry.path) not in unborn
+        if entry.path.parent == site.base and is_name(entry.name) and str(entry.path) not in unborn
     ]
 
 
@@ -103,12 +101,13 @@ def info(site: Site, name: str) -> Info:
         checkout = get_checkout(site, name)
         listed = next(entry for entry in list_all(site) if entry.path == checkout.path)
         record = find_record(site, name)
-        ahead, behind = count_ahead_behind(site, checkout, record)
+        commit = head(site, name)
+        ahead, behind = count_ahead_behind(site, checkout, record) if commit else (0, 0)
         return Info(
             name=name,
             path=checkout.path,
             branch=listed.branch,
-            head=head(site, name),
+            head=commit,
             base=record.base if record else "",
             role=record.role if record else "",
             parent=record.parent if record else "",

@@ -71,6 +71,8 @@ def place_persona(repo: Repository, checkout: Checkout, persona: Path) -> None:
             f"the repository tracks {PERSONA_COPY}: the persona would change it",
             hint="give the persona to the engine instead, or untrack that file",
         )
+    # Never through a link that an agent put there.
+    (checkout.path / PERSONA_COPY).unlink(missing_ok=True)
     shutil.copyfile(persona, checkout.path / PERSONA_COPY)
 
 

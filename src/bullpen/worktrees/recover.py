@@ -9,7 +9,7 @@ import os
 import secrets
 from pathlib import Path
 
-from bullpen.worktrees import admin, journal, trash
+from bullpen.worktrees import admin, journal, prepare, trash
 from bullpen.worktrees.git import Repository, git, resolve
 from bullpen.worktrees.journal import Making, Member, Removing
 from bullpen.worktrees.records import drop_record, find_record, from_json, write_record
@@ -56,6 +56,7 @@ def finish_removal(repo: Repository, removing: Removing, lock: Lock) -> None:
     """Everything after the directory has been moved aside."""
     site = Site(repo, Path(removing.base))
     if removing.admin:
+        admin.save_modules(repo.admin_dir / removing.admin, Path(removing.aside))
         admin.drop(repo, removing.admin)
     deleted = bool(removing.branch) and delete_branch(repo, removing.branch, removing.tip, lock)
     record = find_record(site, removing.name)
@@ -63,6 +64,7 @@ def finish_removal(repo: Repository, removing: Removing, lock: Lock) -> None:
         ref = f"refs/heads/{record.branch}"
         if deleted or not record.branch or resolve(repo, [ref])[ref] is None:
             drop_record(site, removing.name)
+            prepare.setup_log(site, removing.name).unlink(missing_ok=True)
 
 
 def delete_branch(repo: Repository, branch: str, tip: str, lock: Lock) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from bullpen import clock
 from bullpen.worktrees import admin, journal, kept, trash
 from bullpen.worktrees.errors import Code, WorktreeError, reported
-from bullpen.worktrees.git import Checkout, resolve
+from bullpen.worktrees.git import Checkout, git, resolve
 from bullpen.worktrees.journal import Removing
 from bullpen.worktrees.listing import Listed, list_all, list_managed
 from bullpen.worktrees.merged import Standing, standing
@@ -49,6 +49,7 @@ class Found:
     admin: Path | None = None  # None: git knows nothing of it
     lock_reason: str | None = None
     head: str = ""
+    on: str = ""  # the branch that the head is on
     detached: Standing = NOTHING_LOST  # of a head that is on no branch
     branch: str = ""  # its birth branch, if that is there and nobody else uses it
     tip: str = ""
@@ -106,15 +107,18 @@ def prune(site: Site) -> int:
         recover(site.repo, lock)
         stale = [
             entry
-            for entry in list_all(site)
-            if entry.path.is_relative_to(site.base)
-            and entry.locked is None
-            and not os.path.lexists(entry.path)
+            for entry in list_managed(site)
+            if entry.locked is None and not os.path.lexists(entry.path)
         ]
         for entry in stale:
-            found = look(site, entry.name, entry.path)
-            _act(site, found, decide(found, force=True, delete_branch=False), lock)
+            forget(site, entry.name, entry.path, lock)
         return len(stale)
+
+
+def forget(site: Site, name: str, path: Path, lock: Lock) -> None:
+    """Drop git's record of files that are gone; commits that only it held are kept."""
+    found = look(site, name, path)
+    _act(site, found, decide(found, force=True, delete_branch=False), lock)
 
 
 # ── looking: gathers, changes nothing ────────────────────────────────────────
@@ -144,24 +148,35 @@ def look(site: Site, name: str, path: Path) -> Found:
         standing=standing(site.repo, branch, tip, bases) if branch else NOTHING_LOST,
     )
     is_link = path.is_symlink()
-    checkout = find_checkout(site, path.resolve() if is_link else path)
+    checkout = find_checkout(site, path)
+    if checkout is None and is_link and path.resolve().parent != site.base:
+        checkout = find_checkout(site, path.resolve())
     is_directory = path.is_dir() and not is_link
     if checkout is None:
-        unknown = is_directory and any(path.iterdir())
+        unknown = any(path.iterdir()) if is_directory else path.exists() and not is_link
         return replace(found, unknown_files=unknown)
     listed = next((entry for entry in entries if entry.path == checkout.path), Listed(path))
     head = listed.head.strip("0") and listed.head
     off_branch = bool(head) and not listed.branch
-    changes = list_changes(site.repo, checkout) if is_directory else []
-    return replace(
+    modules = (admin.MODULES,) if admin.has_modules(checkout.admin) else ()
+    found = replace(
         found,
         admin=checkout.admin,
         lock_reason=admin.lock_reason(checkout.admin),
         head=head,
+        on=listed.branch,
         detached=standing(site.repo, "", head, bases) if off_branch else NOTHING_LOST,
-        changes=tuple(changes),
-        repositories=_repositories(checkout, changes) if is_directory else (),
+        repositories=modules,
     )
+    if not is_directory:
+        return found
+    try:
+        changes = list_changes(site.repo, checkout)
+    except WorktreeError:
+        # Git cannot read it (a torn index, a lost object): it is held as it is.
+        return replace(found, unknown_files=True)
+    inside = _repositories(site, checkout, changes)
+    return replace(found, changes=tuple(changes), repositories=(*inside, *modules))
 
 
 def _birth_branch(
@@ -178,11 +193,12 @@ def _birth_branch(
     return (record.branch, tip) if tip and tip.strip("0") else ("", "")
 
 
-def _repositories(checkout: Checkout, changes: list[str]) -> tuple[str, ...]:
-    inside = [name for name in changes if (checkout.path / name / ".git").exists()]
-    modules = checkout.admin / "modules"
-    submodules = modules.is_dir() and any(modules.iterdir())
-    return (*inside, *(["its submodules"] if submodules else []))
+def _repositories(site: Site, checkout: Checkout, changes: list[str]) -> tuple[str, ...]:
+    """Those that git does not track, and those that it knows as submodules."""
+    staged = git(site.repo, "ls-files", "-z", "--stage", at=checkout, timeout=600).text.split("\0")
+    links = [entry.partition("\t")[2] for entry in staged if entry.startswith("160000 ")]
+    inside = dict.fromkeys(name.rstrip("/") for name in (*changes, *links))
+    return tuple(name for name in inside if os.path.lexists(checkout.path / name / ".git"))
 
 
 # ── deciding: pure ───────────────────────────────────────────────────────────
@@ -197,12 +213,13 @@ def decide(found: Found, force: bool, delete_branch: bool) -> Decision:
     if deletes and found.standing.unique_commits:
         lost.append(found.tip)
     save_files = bool(found.changes)
-    save = [found.head or found.tip, *lost] if lost or save_files else []
+    anchor = found.head or found.tip  # a copy needs a commit to stand on
+    save = [anchor, *lost] if anchor and (lost or save_files) else []
     return Decision(
         delete_branch=deletes,
         save=tuple(dict.fromkeys(save)),
         save_files=save_files,
-        hold_aside=found.unknown_files or bool(found.repositories),
+        hold_aside=found.unknown_files or bool(found.repositories) or (save_files and not anchor),
     )
 
 
@@ -292,5 +309,12 @@ def _save(site: Site, found: Found, decision: Decision, lock: Lock) -> str:
     )
     files = Checkout(found.path, found.admin) if decision.save_files and found.admin else None
     return kept.keep(
-        site.repo, record, decision.save, files, skip=found.repositories, fds=[lock.fd]
+        site.repo,
+        record,
+        decision.save,
+        files,
+        on=found.on or (found.branch if not found.head else ""),
+        tip=found.tip,
+        skip=found.repositories,
+        fds=[lock.fd],
     )

@@ -7,29 +7,39 @@ from bullpen.worktrees import kept
 from bullpen.worktrees.create import Spec, ensure, make, plan_many
 from bullpen.worktrees.errors import Code, WorktreeError, reported
 from bullpen.worktrees.git import Checkout, git, resolve
+from bullpen.worktrees.listing import list_all
 from bullpen.worktrees.records import Record
-from bullpen.worktrees.site import Site, path_for
+from bullpen.worktrees.repo_lock import locked
+from bullpen.worktrees.site import Site, exists, path_for
 from bullpen.worktrees.state import get_checkout
 
 
 def restore(site: Site, name: str) -> Path:
     """Make the worktree again as it was: branch, head, and uncommitted files as such."""
-    path_for(site, name)
+    if exists(site, name):
+        raise WorktreeError(
+            Code.WORKTREE_EXISTS,
+            f"worktree {name} exists: {path_for(site, name)}",
+            hint=f"bullpen worktree remove {name}, then restore again",
+        )
     with reported(f"cannot restore {name}"):
         copy = _latest(site, name)
-        record = kept.record_of(site.repo, copy)
+        record, on, tip = kept.contents(site.repo, copy)
         head = git(site.repo, "rev-parse", f"{copy.commit}^1").text.strip()
         spec = Spec(
             name=name,
             branch=record.branch,
             base=head,
-            detached=not record.branch,
+            detached=not record.branch or on != record.branch,
             role=record.role,
             parent=record.parent,
             depth=record.depth,
         )
         path = _place(site, spec, record, head)
-        _bring_back_files(site, get_checkout(site, name), copy)
+        checkout = get_checkout(site, name)
+        if on != record.branch:
+            _bring_back_branches(site, checkout, record, on, tip, head)
+        _bring_back_files(site, checkout, copy)
         return path
 
 
@@ -49,12 +59,26 @@ def _latest(site: Site, name: str) -> kept.Kept:
 def _place(site: Site, spec: Spec, record: Record, head: str) -> Path:
     """The worktree at the saved head; the branch is made again, or is still there as it was."""
     ref = f"refs/heads/{record.branch}"
-    tip = resolve(site.repo, [ref])[ref] if record.branch else None
+    tip = None if spec.detached else resolve(site.repo, [ref])[ref]
     if tip == head:
         return ensure(site, spec)
     plans = plan_many(site, [spec])
     again = [replace(plan, record=replace(record, id=plan.member.id)) for plan in plans]
     return make(site, again)[spec.name]
+
+
+def _bring_back_branches(
+    site: Site, checkout: Checkout, record: Record, on: str, tip: str, head: str
+) -> None:
+    """For a worktree that was not on its birth branch: that branch, and the one it was on."""
+    born, current = f"refs/heads/{record.branch}", f"refs/heads/{on}"
+    with locked(site.repo) as lock:
+        found = resolve(site.repo, [born, current, f"{tip}^{{commit}}"])
+        if record.branch and found[born] is None and found[f"{tip}^{{commit}}"]:
+            git(site.repo, "update-ref", born, tip, "0" * len(tip), fds=[lock.fd])
+        used = {entry.branch for entry in list_all(site)}
+        if on and found[current] == head and on not in used:
+            git(site.repo, "symbolic-ref", "HEAD", current, at=checkout, fds=[lock.fd])
 
 
 def _bring_back_files(site: Site, checkout: Checkout, copy: kept.Kept) -> None:

@@ -5,6 +5,7 @@ worktrees lie flat in the base (`<base>/<name>`), Bullpen's own files beside the
 directories that start with a dot, which no worktree's name does.
 """
 
+import errno
 import hashlib
 import os
 from dataclasses import dataclass
@@ -17,6 +18,11 @@ from bullpen.worktrees.errors import Code, WorktreeError
 from bullpen.worktrees.git import Checkout, Repository, open_repository
 
 PERSONA_FILE = "CLAUDE.md"
+GIT_FILE_BYTES = 8192
+# Nothing there, a link, a socket, a directory, a pipe.
+NO_GIT_FILE = {
+    *(errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.EAGAIN),
+}
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,15 @@ def path_for(site: Site, name: str) -> Path:
         raise WorktreeError(Code.INVALID, error.message, hint=error.hint) from error
 
 
+def is_name(name: str) -> bool:
+    """Whether a worktree of ours can be called that."""
+    try:
+        check_worktree_name(name)
+    except BullpenError:
+        return False
+    return True
+
+
 def exists(site: Site, name: str) -> bool:
     """Whether anything lies there, intact or not."""
     return os.path.lexists(path_for(site, name))
@@ -119,22 +134,37 @@ def recorded_path(admin: Path) -> Path | None:
 
 def points_to(path: Path, admin: Path) -> bool:
     """Whether the tree's `.git` file names that administrative directory."""
+    target = _git_file(path)
+    return target is not None and os.path.realpath(path / target) == os.path.realpath(admin)
+
+
+def _git_file(path: Path) -> str | None:
+    """Where the tree's `.git` file points; None when there is no such file.
+
+    An agent may have put anything there: a pipe would keep us waiting for ever.
+    """
     try:
-        text = os.fsdecode((path / ".git").read_bytes()).removesuffix("\n")
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return False
+        file = os.open(path / ".git", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            text = os.fsdecode(os.read(file, GIT_FILE_BYTES)).removesuffix("\n")
+        finally:
+            os.close(file)
+    except OSError as error:
+        if error.errno in NO_GIT_FILE:
+            return None
+        raise
     target = text.removeprefix("gitdir: ")
-    return target != text and os.path.realpath(path / target) == os.path.realpath(admin)
+    return None if target == text or "\0" in target else target
 
 
 def foreign_repository(site: Site, path: Path) -> Path | None:
     """The other repository whose worktree lies at `path`; None for ours and for no worktree."""
-    try:
-        text = os.fsdecode((path / ".git").read_bytes()).removesuffix("\n")
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+    target = _git_file(path)
+    if target is None:
         return None
-    admin = Path(os.path.realpath(path / text.removeprefix("gitdir: ")))
-    if not (admin / "HEAD").is_file() or admin.parent == site.repo.admin_dir:
+    admin = Path(os.path.realpath(path / target))
+    # Only if that repository says the same: the file in the tree may be planted.
+    if admin.parent == site.repo.admin_dir or recorded_path(admin) != path:
         return None
     return admin.parent.parent
 

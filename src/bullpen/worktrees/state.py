@@ -66,9 +66,9 @@ def corrupt(name: str, path: Path) -> WorktreeError:
 
 
 def head(site: Site, name: str) -> str:
-    """The commit that the worktree is at."""
-    checkout = get_checkout(site, name)
-    return git(site.repo, "rev-parse", "--verify", "HEAD", at=checkout).text.strip()
+    """The commit that the worktree is at; empty on a branch without one (`--orphan`)."""
+    words = ("rev-parse", "--verify", "--quiet", "HEAD")
+    return git(site.repo, *words, at=get_checkout(site, name), accept=(0, 1)).text.strip()
 
 
 def changes(site: Site, name: str) -> list[str]:
@@ -77,11 +77,15 @@ def changes(site: Site, name: str) -> list[str]:
 
 
 def list_changes(repo: Repository, checkout: Checkout) -> list[str]:
-    """`changes` for a checkout already at hand."""
+    """`changes` for a checkout already at hand.
+
+    Of a repository inside it only the commit is compared: to look for changed files git
+    would start another git in there, under a configuration that an agent may have written.
+    """
     done = git(
         repo,
-        *("status", "--porcelain=v1", "-z", "--untracked-files=normal", "--no-renames"),
-        "--ignore-submodules=none",
+        *("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"),
+        "--ignore-submodules=dirty",
         at=checkout,
         timeout=600,
     )
@@ -94,7 +98,8 @@ def diff_stat(site: Site, name: str) -> DiffStat:
     start = _fork_point(site, name, checkout)
     done = git(
         site.repo,
-        *("diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", start),
+        *("diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"),
+        *("--ignore-submodules=dirty", start),
         at=checkout,
         timeout=600,
     )

@@ -16,7 +16,7 @@ from bullpen.worktrees.site import Site
 # Some tools leave read-only directories (Go's module cache), which rm cannot empty.
 _DELETE = (
     'for tree in "$@"; do rm -rf -- "$tree" || { chmod -R u+rwX -- "$tree"; rm -rf -- "$tree"; };'
-    " done >/dev/null 2>&1 &"
+    " done >/dev/null 2>&1"
 )
 
 
@@ -31,7 +31,7 @@ def throw(path: Path, entry: Path) -> None:
     path.rename(entry)
 
 
-def empty(site: Site, now: datetime | None = None) -> int:
+def empty(site: Site, now: datetime | None = None, *, wait: bool = False) -> int:
     """Start deleting everything whose time has come; returns how many trees."""
     moment = (now or clock.now()).timestamp()
     try:
@@ -41,11 +41,11 @@ def empty(site: Site, now: datetime | None = None) -> int:
     due = [entry for entry in entries if _due(entry) <= moment]
     if due:
         subprocess.run(
-            ["sh", "-c", _DELETE, "sh", *due],
+            ["sh", "-c", _DELETE if wait else f"{_DELETE} &", "sh", *due],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             check=True,
-            timeout=60,
+            timeout=1800 if wait else 60,
         )
     return len(due)
 

@@ -1,0 +1,331 @@
+"""Kill -9 at every step: afterwards the next call finds all of it or none of it.
+
+Two ways to die. At every effect: a forked child counts its own audit events (every
+file opened, renamed, removed, locked, every process started) and kills itself before
+the n-th, for n = 1, 2, … until the operation survives. Around every git: a wrapper on
+PATH kills its parent just before, or just after, the real git runs, so that an orphaned
+git goes on working while the next caller arrives.
+"""
+
+import os
+import shutil
+import signal
+import stat
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bullpen import worktrees
+from bullpen.worktrees import Site, Spec
+from tests.conftest import wait_until
+
+from .conftest import assert_healthy, commit, git, make_repo, refs
+
+EVENTS = frozenset(
+    {"open", "fcntl.flock", "subprocess.Popen", "shutil.rmtree", "shutil.copyfile"}
+    | {f"os.{name}" for name in ("mkdir", "rename", "remove", "rmdir", "link", "symlink")}
+    | {f"os.{name}" for name in ("listdir", "scandir", "chmod", "truncate", "putenv", "utime")}
+)
+MOST_STEPS = 1500
+NAMES = ("amy", "bob", "cleo")
+
+
+def died_at_effect(step: int, operation: Callable[[], object]) -> bool:
+    """Run it in a child that kills itself before its n-th effect; False if it got through."""
+    pid = os.fork()
+    if pid == 0:
+        seen = 0
+
+        def hook(event: str, _args: object) -> None:
+            nonlocal seen
+            if event in EVENTS:
+                seen += 1
+                if seen == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            sys.addaudithook(hook)
+            operation()
+        except BaseException:  # noqa: BLE001 - the parent judges by what is on disk
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert os.WEXITSTATUS(status) == 0, "the operation failed without being killed"
+    return False
+
+
+@pytest.fixture
+def deadly_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
+    """`died(step, moment, operation)`: the n-th git kills its caller before or after its work."""
+    real = shutil.which("git")
+    counter, target = tmp_path / "git-calls", tmp_path / "git-target"
+    wrapper = tmp_path / "bin" / "git"
+    wrapper.parent.mkdir()
+    wrapper.write_text(
+        f"""#!/bin/sh
+echo $$ >> {counter}
+number=$(grep -nx $$ {counter} | cut -d: -f1)
+read -r step moment < {target}
+if [ "$number" = "$step" ] && [ "$moment" = before ]; then kill -9 $PPID; fi
+{real} "$@"
+code=$?
+if [ "$number" = "$step" ] && [ "$moment" = after ]; then kill -9 $PPID; fi
+exit $code
+"""
+    )
+    wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
+    path = os.environ["PATH"]
+
+    def died(step: int, moment: str, operation: Callable[[], object]) -> bool:
+        counter.write_text("")
+        target.write_text(f"{step} {moment}\n")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.environ["PATH"] = f"{wrapper.parent}:{path}"
+                operation()
+            except BaseException:  # noqa: BLE001
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+        return os.WIFSIGNALED(status)
+
+    return died
+
+
+def fresh(tmp_path: Path, number: int, pool: int = 0) -> Site:
+    """A repository of its own for each death; copying is quicker than `git init`."""
+    template = tmp_path / "template"
+    if not template.exists():
+        make_repo(template)
+        (template / ".env").write_text("SECRET=1\n")
+        (tmp_path / "CLAUDE.md").write_text("You are Amy.\n")
+    place = tmp_path / f"try{number}"
+    shutil.copytree(template, place / "repo", symlinks=True)
+    return worktrees.open_site(place / "repo", place / "base", pool=pool)
+
+
+def specs(tmp_path: Path) -> list[Spec]:
+    return [
+        Spec(
+            name,
+            role="coder",
+            persona=tmp_path / "CLAUDE.md",
+            copy=(".env",),
+            setup="echo ready > ready.log",
+        )
+        for name in NAMES
+    ]
+
+
+def assert_all_or_none(site: Site, tmp_path: Path) -> None:
+    """After the next call: three complete worktrees, or no trace of them."""
+    there = {entry.name for entry in worktrees.list_managed(site)} - {"next"}
+    assert there in (set(), set(NAMES)), there
+    on_disk = {path.name for path in site.base.iterdir() if not path.name.startswith(".")}
+    assert on_disk - {"next"} == there
+    assert refs(site) - {"main", "next"} == there
+    for name in there:
+        path = site.base / name
+        assert (path / "ready.log").read_text() == "ready\n"
+        assert (path / ".env").read_text() == "SECRET=1\n"
+        assert (path / "CLAUDE.local.md").read_text() == "You are Amy.\n"
+        assert set(worktrees.changes(site, name)) == {".env", "ready.log"}
+        assert worktrees.info(site, name).locked is None
+    assert_healthy(site)
+
+
+def finish(site: Site) -> None:
+    shutil.rmtree(site.base.parent)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pool", [0, 2])
+def test_w6_create_many_killed_before_every_effect(tmp_path: Path, pool: int) -> None:
+    deaths = 0
+    for step in range(1, MOST_STEPS):
+        site = fresh(tmp_path, step, pool)
+        if pool:
+            worktrees.fill_pool(site)
+        died = died_at_effect(step, partial(worktrees.create_many, site, specs(tmp_path)))
+        worktrees.create(site, Spec("next"))  # the next call on that repository
+        assert_all_or_none(site, tmp_path)
+        if not died:
+            break
+        deaths += 1
+        if not (site.base / NAMES[0]).exists():
+            worktrees.create_many(site, specs(tmp_path))
+            assert_all_or_none(site, tmp_path)
+        finish(site)
+    else:
+        raise AssertionError("never got through")
+    assert deaths > 60, "the crash must hit many different moments"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_w6_create_many_killed_around_every_git(
+    tmp_path: Path, moment: str, deadly_git: Callable[..., bool]
+) -> None:
+    deaths = 0
+    for step in range(1, MOST_STEPS):
+        site = fresh(tmp_path, step)
+        died = deadly_git(step, moment, partial(worktrees.create_many, site, specs(tmp_path)))
+        worktrees.create(site, Spec("next"))
+        assert_all_or_none(site, tmp_path)
+        finish(site)
+        if not died:
+            break
+        deaths += 1
+    assert deaths >= 6
+
+
+def prepared(tmp_path: Path, number: int, kind: str) -> Site:
+    """A worktree `amy` to remove: clean and merged, clean and ahead, or dirty."""
+    site = fresh(tmp_path, number)
+    path = worktrees.create(site, Spec("amy"))
+    if kind in {"ahead", "dirty"}:
+        commit(path, "work.txt")
+    if kind == "dirty":
+        (path / "file0.txt").write_text("changed\n")
+        (path / "new.txt").write_text("new\n")
+    return site
+
+
+def assert_removed_or_whole(site: Site, kind: str, head: str) -> None:
+    """After the next call: all there as before, or gone with everything saved that was work."""
+    path = site.base / "amy"
+    if path.exists():
+        assert worktrees.head(site, "amy") == head
+        assert "amy" in refs(site)
+        expected = {"file0.txt", "new.txt"} if kind == "dirty" else set()
+        assert set(worktrees.changes(site, "amy")) == expected
+    else:
+        assert [entry.name for entry in worktrees.list_managed(site)] == ["next"]
+        if kind == "clean":
+            assert refs(site) == {"main", "next"}
+        elif kind == "ahead":
+            assert refs(site) == {"main", "amy", "next"}, "unmerged commits need their branch"
+        else:
+            assert refs(site) == {"main", "next"}
+            (copy,) = refs(site, "refs/bullpen/kept")
+            repo = site.repo.root
+            assert repo is not None
+            assert git(repo, "show", f"{copy}:new.txt") == "new"
+            assert git(repo, "rev-parse", f"{copy}^1") == head
+    assert_healthy(site)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["clean", "ahead", "dirty"])
+def test_w7_remove_killed_before_every_effect(tmp_path: Path, kind: str) -> None:
+    deaths = 0
+    for step in range(1, MOST_STEPS):
+        site = prepared(tmp_path, step, kind)
+        head = worktrees.head(site, "amy")
+        force = kind == "dirty"
+        died = died_at_effect(step, partial(worktrees.remove, site, "amy", force=force))
+        worktrees.create(site, Spec("next"))
+        assert_removed_or_whole(site, kind, head)
+        worktrees.remove(site, "amy", force=force)
+        assert not (site.base / "amy").exists()
+        assert_healthy(site)
+        finish(site)
+        if not died:
+            break
+        deaths += 1
+    assert deaths > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("kind", ["clean", "dirty"])
+def test_w7_remove_killed_around_every_git(
+    tmp_path: Path, kind: str, moment: str, deadly_git: Callable[..., bool]
+) -> None:
+    deaths = 0
+    for step in range(1, MOST_STEPS):
+        site = prepared(tmp_path, step, kind)
+        head = worktrees.head(site, "amy")
+        force = kind == "dirty"
+        died = deadly_git(step, moment, partial(worktrees.remove, site, "amy", force=force))
+        worktrees.create(site, Spec("next"))
+        assert_removed_or_whole(site, kind, head)
+        finish(site)
+        if not died:
+            break
+        deaths += 1
+    assert deaths >= 4
+
+
+def test_w6_rollback_spares_work_done_after_a_cut_short_removal(tmp_path: Path) -> None:
+    """Killed after the intent, before the rename: what is written there since must survive."""
+    site = prepared(tmp_path, 0, "clean")
+    for step in range(1, MOST_STEPS):
+        if not died_at_effect(step, lambda: worktrees.remove(site, "amy")):
+            raise AssertionError("removed before the window was hit")
+        if list((site.repo.own_dir / "journal").glob("*.json")):
+            break
+    assert (site.base / "amy").exists()
+    (site.base / "amy" / "later.txt").write_text("written after the crash\n")
+    worktrees.gc(site)
+    assert (site.base / "amy" / "later.txt").read_text() == "written after the crash\n"
+    assert_healthy(site)
+
+
+def test_w6_rollback_leaves_a_strangers_branch_of_the_same_name(tmp_path: Path) -> None:
+    """Killed before our branch exists; a person then makes one of that name by hand."""
+    site = fresh(tmp_path, 0)
+    repo = site.repo.root
+    assert repo is not None
+    for step in range(1, MOST_STEPS):
+        assert died_at_effect(step, lambda: worktrees.create(site, Spec("amy")))
+        if list((site.repo.own_dir / "journal").glob("*.json")):
+            break
+    assert "amy" not in refs(site)
+    git(repo, "branch", "amy")
+    worktrees.gc(site)
+    assert "amy" in refs(site)
+    assert_healthy(site)
+
+
+def test_w6_a_live_creator_is_not_rolled_back(tmp_path: Path) -> None:
+    """A slow set-up in another process is work in progress, not a crash."""
+    site = fresh(tmp_path, 0)
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    pid = os.fork()
+    if pid == 0:
+        worktrees.create(site, Spec("amy", setup=f"read line < {gate}"))
+        os._exit(0)
+    fifo = gate.open("w")  # returns when the set-up has begun to read
+    assert [entry.name for entry in worktrees.list_managed(site)] == []
+    with pytest.raises(worktrees.WorktreeError) as caught:
+        worktrees.create(site, Spec("amy"))
+    assert caught.value.code is worktrees.Code.WORKTREE_EXISTS
+    with pytest.raises(worktrees.WorktreeError) as caught:
+        worktrees.ensure(site, Spec("amy"))
+    assert caught.value.code is worktrees.Code.WORKTREE_EXISTS
+    worktrees.gc(site)
+    fifo.write("go\n")
+    fifo.close()
+    _, status = os.waitpid(pid, 0)
+    assert status == 0
+    assert [entry.name for entry in worktrees.list_managed(site)] == ["amy"]
+    assert_healthy(site)
+
+
+def test_w15_trash_left_by_a_crash_is_emptied_by_the_next_gc(tmp_path: Path) -> None:
+    site = prepared(tmp_path, 0, "clean")
+    site.trash.mkdir()
+    (site.trash / "0.left").mkdir()
+    (site.trash / "0.left" / "file").write_text("x")
+    worktrees.gc(site)
+    wait_until(lambda: not list(site.trash.iterdir()))
