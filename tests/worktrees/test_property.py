@@ -132,14 +132,17 @@ class Bench(RuleBasedStateMachine):
     @rule(name=names, step=st.integers(1, 160))
     def create_and_die(self, name: str, step: int) -> None:
         if not worktrees.exists(self.site, name):
+            branches = git(self.repo, "branch", "--format=%(refname:short)").split("\n")
             self.die(step, partial(worktrees.create, self.site, Spec(name)))
+            if not worktrees.exists(self.site, name) and name not in branches:
+                after = git(self.repo, "branch", "--format=%(refname:short)").split("\n")
+                assert name not in after, "half of it was left"
 
     @rule(number=numbers, step=st.integers(1, 120), force=st.booleans())
     def remove_and_die(self, number: int, step: int, force: bool) -> None:
         name = self.existing(number)
         dirty = dict(self.files.get(name, {})) if self.intact(name) else {}
         self.die(step, partial(worktrees.remove, self.site, name, force=force))
-        worktrees.gc(self.site)
         if not worktrees.exists(self.site, name):
             assert force or not dirty
             if dirty:
@@ -154,6 +157,9 @@ class Bench(RuleBasedStateMachine):
                 os._exit(0)
 
         died_at_effect(step, quietly)
+        worktrees.gc(self.site)
+        assert not list((self.site.repo.own_dir / "journal").iterdir()), "an intent is left"
+        assert not list(self.site.making.iterdir()), "something half-made is left"
 
     # ── agents at work ──
 

@@ -390,7 +390,14 @@ def _fill(site: Site, plan: Plan, checkout: Checkout, entry: Entry) -> None:
     if plan.ready is None:
         words = ["reset", "--hard", "--quiet", "--no-recurse-submodules"]
     elif plan.ready.commit != plan.member.commit:
-        words = ["read-tree", "-m", "-u", plan.ready.commit, plan.member.commit]
+        words = [
+            "read-tree",
+            "-m",
+            "-u",
+            "--no-recurse-submodules",
+            plan.ready.commit,
+            plan.member.commit,
+        ]
     else:
         words = []
     if words:

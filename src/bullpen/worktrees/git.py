@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bullpen import proc
-from bullpen.worktrees.errors import Code, WorktreeError
+from bullpen.worktrees.errors import Code, WorktreeError, reported
 
 MINIMUM = (2, 38)  # merge-tree --write-tree
 
@@ -68,7 +68,9 @@ class Checkout:
 def open_repository(start: Path) -> Repository:
     """The repository that holds `start`; `NOT_A_REPO` says why there is none."""
     require_git()
-    if not start.is_dir():
+    with reported(f"cannot look at {start}", Code.NOT_A_REPO):
+        is_directory = start.is_dir()
+    if not is_directory:
         raise WorktreeError(Code.NOT_A_REPO, f"no such directory: {start}")
     # Paths may hold newlines, and rev-parse has no -z: the two booleans are the separators.
     done = run_raw(
@@ -152,14 +154,15 @@ def run_raw(
     fds: Sequence[int] = (),
 ) -> proc.Done:
     """Git with the scrubbed environment and the safe settings; judges nothing."""
-    return proc.run(
-        ["git", *SAFE, *words],
-        cwd=cwd,
-        stdin=stdin,
-        env={**scrubbed(os.environ), **(env or {})},
-        timeout=timeout,
-        pass_fds=fds,
-    )
+    with reported("cannot run git"):
+        return proc.run(
+            ["git", *SAFE, *words],
+            cwd=cwd,
+            stdin=stdin,
+            env={**scrubbed(os.environ), **(env or {})},
+            timeout=timeout,
+            pass_fds=fds,
+        )
 
 
 def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:

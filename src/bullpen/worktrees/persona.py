@@ -7,8 +7,7 @@ from bullpen.worktrees.errors import reported
 from bullpen.worktrees.listing import list_managed
 from bullpen.worktrees.records import find_record
 from bullpen.worktrees.repo_lock import locked
-from bullpen.worktrees.site import Site
-from bullpen.worktrees.state import get_checkout
+from bullpen.worktrees.site import Site, find_checkout, is_intact
 
 
 def update_persona(site: Site, role: str, persona: Path) -> list[str]:
@@ -19,7 +18,8 @@ def update_persona(site: Site, role: str, persona: Path) -> list[str]:
         names = []
         for entry in list_managed(site):
             record = find_record(site, entry.name)
-            if record and record.role == role:
-                prepare.place_persona(site.repo, get_checkout(site, entry.name), persona)
+            checkout = find_checkout(site, entry.path)
+            if record and record.role == role and checkout and is_intact(checkout):
+                prepare.place_persona(site.repo, checkout, persona)
                 names.append(entry.name)
         return names

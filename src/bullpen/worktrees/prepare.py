@@ -54,6 +54,10 @@ def copy_untracked(site: Site, patterns: tuple[str, ...], target: Path) -> None:
         # A trailing slash is another repository (a worktree, a vendored clone): not ours to copy.
         if name.endswith("/") or source.is_relative_to(site.base) or os.path.lexists(copy):
             continue
+        # Where we have a directory, the commit may have a file, or a link that leads outside.
+        above = [target / parent for parent in PurePosixPath(name).parents]
+        if any(os.path.lexists(p) and (p.is_symlink() or not p.is_dir()) for p in above):
+            continue
         copy.parent.mkdir(parents=True, exist_ok=True)
         if source.is_symlink() or source.is_file():  # sockets and pipes cannot be copied
             shutil.copy2(source, copy, follow_symlinks=False)
@@ -114,8 +118,8 @@ def run_setup(site: Site, name: str, path: Path, command: str, fds: list[int]) -
                 pass_fds=fds,
                 output=output,
             )
-        except BullpenError as error:
-            problem = error.message
+        except (BullpenError, ValueError) as error:  # ValueError: a NUL in the command
+            problem = str(error)
         else:
             problem = f"exit {done.code}" if done.code else ""
     if problem:

@@ -47,7 +47,7 @@ def find_record(site: Site, name: str) -> Record | None:
         return from_json(path.read_text(encoding="utf-8", errors="surrogateescape"))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise WorktreeError(
             Code.WORKTREE_CORRUPT, f"cannot read {path}: {error}", hint=f"delete it: rm {path}"
         ) from error

@@ -83,5 +83,15 @@ def _bring_back_branches(
 
 def _bring_back_files(site: Site, checkout: Checkout, copy: kept.Kept) -> None:
     """Write the saved tree out, then let the index forget it: changes show as uncommitted."""
-    git(site.repo, "read-tree", "-m", "-u", "HEAD", copy.commit, at=checkout, timeout=600)
+    git(
+        site.repo,
+        "read-tree",
+        "-m",
+        "-u",
+        "--no-recurse-submodules",
+        "HEAD",
+        copy.commit,
+        at=checkout,
+        timeout=600,
+    )
     git(site.repo, "reset", "--quiet", "--mixed", at=checkout, timeout=600)

@@ -168,11 +168,14 @@ def _fork_point(site: Site, name: str, checkout: Checkout) -> str:
     record = find_record(site, name)
     candidates = [record.base, record.base_commit] if record else ["HEAD"]
     found = resolve(site.repo, [f"{text}^{{commit}}" for text in candidates if text])
+    here = head(site, name)
     for commit in filter(None, found.values()):
-        done = git(site.repo, "merge-base", commit, "HEAD", at=checkout, accept=(0, 1))
+        if not here:
+            return commit
+        done = git(site.repo, "merge-base", commit, here, at=checkout, accept=(0, 1))
         if done.code == 0:
             return done.text.strip()
-    return head(site, name)
+    return here
 
 
 def _near(site: Site) -> str:

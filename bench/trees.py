@@ -1,0 +1,116 @@
+"""Rows 5a and 5b: making and removing a worktree, against bare git."""
+
+import itertools
+import os
+import subprocess
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+from bench.table import Row, interleaved, timed
+from bullpen import worktrees
+from bullpen.worktrees import Site, Spec
+
+WHO = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+
+
+def make_repo(path: Path, files: int) -> Path:
+    """A repository of small files, a hundred per directory."""
+    path.mkdir()
+    subprocess.run(["git", "init", "-q", "-b", "main", path], check=True)
+    for number in range(files):
+        directory = path / f"d{number // 100}"
+        directory.mkdir(exist_ok=True)
+        (directory / f"f{number}.txt").write_text(f"line of file {number}\n" * 30)
+    subprocess.run(["git", "-C", path, "add", "-A"], check=True)
+    subprocess.run(["git", "-C", path, *WHO, "commit", "-qm", "Start"], check=True)
+    return path
+
+
+def rows(files: int, rounds: int) -> list[Row]:
+    """Cold and pooled creation, and removal, at one size."""
+    with tempfile.TemporaryDirectory(prefix="bullpen-bench-") as scratch:
+        repo = make_repo(Path(scratch, "repo"), files)
+        bench = Bench(repo, Path(scratch))
+        bare, cold, pooled = interleaved(
+            rounds, bench.git_add, partial(bench.create, pool=0), partial(bench.create, pool=1)
+        )
+        git_remove, remove, aside = interleaved(
+            rounds, bench.git_remove, bench.remove, bench.move_aside
+        )
+    size = f"{files // 1000}k files"
+    pool_goal = 1 / 30 if files >= 20_000 else 1.0
+    return [
+        Row("5a", f"ready worktree, cold, {size}", cold, bare, goal=1.1),
+        Row("5a", f"ready worktree, from the pool, {size}", pooled, bare, goal=pool_goal),
+        Row("5b", f"removal, checked, {size}", remove, git_remove, goal=1 / 20),
+        Row("5b", f"  of which the move aside, {size}", aside, git_remove, goal=1 / 20),
+    ]
+
+
+class Bench:
+    """One repository and a fresh name for every round."""
+
+    def __init__(self, repo: Path, scratch: Path) -> None:
+        self.repo = repo
+        self.scratch = scratch
+        self.base = scratch / "base"
+        self.numbers = itertools.count()
+
+    def site(self, pool: int = 0) -> Site:
+        return worktrees.open_site(self.repo, self.base, pool=pool)
+
+    def git(self, *words: str | Path) -> None:
+        subprocess.run(["git", "-C", self.repo, *words], check=True, capture_output=True)
+
+    def git_add(self) -> float:
+        """`git worktree add` of a new branch."""
+        self.settle()
+        name = f"git{next(self.numbers)}"
+        return timed(lambda: self.git("worktree", "add", "-b", name, self.scratch / name))
+
+    def create(self, pool: int) -> float:
+        """Our `create`, opening the repository included."""
+        worktrees.fill_pool(self.site(pool))
+        self.settle()
+        name = f"ours{next(self.numbers)}"
+        return timed(lambda: worktrees.create(self.site(pool), Spec(name)))
+
+    def git_remove(self) -> float:
+        """`git worktree remove` of a clean worktree."""
+        name = f"git{next(self.numbers)}"
+        self.git("worktree", "add", "-b", name, self.scratch / name)
+        self.settle()
+        return timed(lambda: self.git("worktree", "remove", self.scratch / name))
+
+    def remove(self) -> float:
+        """Our `remove` of a clean worktree: it looks before it moves, as git does."""
+        site = self.site(pool=1)
+        worktrees.fill_pool(site)
+        name = f"ours{next(self.numbers)}"
+        worktrees.create(site, Spec(name))
+        self.settle()
+        return timed(lambda: worktrees.remove(site, name))
+
+    def move_aside(self) -> float:
+        """The same without the look: a plain directory of that size."""
+        site = self.site()
+        name = f"plain{next(self.numbers)}"
+        worktrees.create(site, Spec(name, detached=True))
+        (site.base / name / ".git").unlink()
+        self.git("worktree", "prune")
+        self.settle()
+        return timed(lambda: worktrees.remove(site, name))
+
+    def settle(self) -> None:
+        """Let the background finish deleting, and the disk writing, before the clock starts."""
+        deadline = time.monotonic() + 120
+        trash = self.base / ".trash"
+        while trash.exists() and any(_deletable(trash)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.sync()
+
+
+def _deletable(trash: Path) -> list[Path]:
+    return [entry for entry in trash.iterdir() if entry.name.startswith("0.")]

@@ -1,0 +1,171 @@
+"""The role files of a home: finding, listing and loading them.
+
+A role is `<name>.yaml` or `<name>/role.yaml` with an optional `CLAUDE.md` persona.
+Directories are given by the caller. With a pod in effect the pod's roles come
+first. The validation library is imported by what loads a role, not by what lists.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bullpen.errors import BullpenError, Kind
+from bullpen.model.names import check_name
+from bullpen.paths import absolute, person_home
+from bullpen.suggest import did_you_mean
+from bullpen.yamlfile import Document, Problem, read
+
+if TYPE_CHECKING:
+    from bullpen.model.role import Role
+
+PERSONA = "CLAUDE.md"
+
+
+@dataclass(frozen=True)
+class RoleFile:
+    """Where a role is written; `rival` is a second file that claims the same name."""
+
+    name: str
+    path: Path
+    is_pod_role: bool = False
+    rival: Path | None = None
+
+    @property
+    def persona(self) -> Path | None:
+        """The persona beside a role that is a directory."""
+        path = self.path.with_name(PERSONA)
+        return path if self.path.name == "role.yaml" and path.is_file() else None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A role as a list shows it."""
+
+    file: RoleFile
+    description: str
+    is_broken: bool
+
+
+def list_roles(roles: Path, pod_roles: Path | None = None) -> list[RoleFile]:
+    """All role files by name; a pod's role stands before the one of the same name it hides."""
+    found = [*_files(roles, is_pod=False)]
+    if pod_roles is not None:
+        found += _files(pod_roles, is_pod=True)
+    return sorted(found, key=lambda file: (file.name, not file.is_pod_role))
+
+
+def find_role(name: str, roles: Path, pod_roles: Path | None = None) -> RoleFile:
+    """The file that the name means; `pod_roles` is given when a pod is in effect."""
+    check_name("role", name)
+    known = list_roles(roles, pod_roles)
+    for file in known:
+        if file.name == name:
+            _refuse_rival(file)
+            return file
+    names = sorted({file.name for file in known})
+    near = did_you_mean(name, names)
+    raise BullpenError(
+        f"no role called {name}" + (near or f" · there are {', '.join(names) or 'none'}"),
+        hint=f"bullpen role list · bullpen role init {name}",
+        kind=Kind.NOT_FOUND,
+    )
+
+
+def load_role(file: RoleFile) -> "Role":
+    """The role, or one error that lists everything wrong with its file."""
+    from bullpen.check import raise_if_any
+
+    _refuse_rival(file)
+    role, problems = check_role(file)
+    raise_if_any(f"role {file.name}", problems, f"bullpen role check {file.name}")
+    assert role is not None
+    return role
+
+
+def check_role(file: RoleFile, known: Collection[str] = ()) -> tuple["Role | None", list[Problem]]:
+    """The role and everything wrong with its file; `known` names the roles it may refer to."""
+    document = read(file.path)
+    role, problems = check_role_document(document, file.name)
+    if file.rival is not None:
+        message = f"there is also {file.rival.parent.name}/{file.rival.name} · remove one of them"
+        problems.insert(0, Problem(file.path, 1, "", message))
+    if role is not None and role.may_grant and known and role.may_grant not in known:
+        message = f"no role called {role.may_grant}{did_you_mean(role.may_grant, known)}"
+        problems.append(Problem(file.path, document.line(("may_grant",)), "may_grant", message))
+    return (None if problems else role), problems
+
+
+def check_role_document(document: Document, file_name: str) -> tuple["Role | None", list[Problem]]:
+    """The role in a document that was already read; its name must be the file's."""
+    from bullpen.check import check
+    from bullpen.model.role import Role
+
+    role, problems = check(Role, document)
+    name = document.data.get("name") if isinstance(document.data, dict) else None
+    if name != file_name and isinstance(name, str) and all(p.key != "name" for p in problems):
+        message = f'"{name}" is not the name of the file · name: {file_name}'
+        problems.append(Problem(document.path, document.line(("name",)), "name", message))
+        problems.sort(key=lambda problem: problem.line)
+    return (None if problems else role), problems
+
+
+def summaries(roles: Path, pod_roles: Path | None = None) -> list[Summary]:
+    """What a list shows, without checking the files any further than that."""
+    return [_summary(file) for file in list_roles(roles, pod_roles)]
+
+
+def resolve_root_dir(role: "Role", invoked_in: Path, home_root: Path) -> Path:
+    """The directory the agent works in: `.` is the invoker's, else relative to the home."""
+    if Path(role.root_dir) == Path():
+        path = invoked_in
+    else:
+        path = absolute(role.root_dir, home_root, person_home())
+    try:
+        is_directory = path.is_dir()
+    except PermissionError:
+        is_directory = False
+    if not is_directory:
+        raise BullpenError(
+            f"root_dir of role {role.name} is no directory that you can enter: {path}",
+            hint="make it, or start with --override root_dir=DIR",
+            kind=Kind.NOT_FOUND,
+        )
+    # Resolved, because a worktree's agent works in the same sub-directory of another checkout.
+    return path.resolve()
+
+
+def _files(directory: Path, is_pod: bool) -> Iterator[RoleFile]:
+    try:
+        entries = sorted(directory.iterdir())
+        inside = {path.name: path / "role.yaml" for path in entries if path.is_dir()}
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except PermissionError as error:
+        raise BullpenError(
+            f"cannot read {directory}: {error.strerror}", kind=Kind.DENIED
+        ) from error
+    plain = {p.stem: p for p in entries if p.suffix == ".yaml" and p.name not in inside}
+    for name in sorted(plain | inside):
+        if not name.startswith("."):
+            rival = inside.get(name) if name in plain else None
+            yield RoleFile(name, plain.get(name) or inside[name], is_pod, rival)
+
+
+def _refuse_rival(file: RoleFile) -> None:
+    if file.rival is not None:
+        raise BullpenError(
+            f"role {file.name} is there twice: {file.path} and {file.rival}",
+            hint="remove one of the two",
+            kind=Kind.CONFLICT,
+        )
+
+
+def _summary(file: RoleFile) -> Summary:
+    document = read(file.path)
+    data = document.data
+    if document.problems or file.rival or not isinstance(data, dict):
+        return Summary(file, "", is_broken=True)
+    description = data.get("description") or ""
+    is_broken = data.get("name") != file.name or not isinstance(description, str)
+    return Summary(file, "" if is_broken else description, is_broken)

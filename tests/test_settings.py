@@ -1,0 +1,137 @@
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from bullpen.errors import BullpenError
+from bullpen.settings import Settings, load_settings
+from bullpen.yamlfile import parse
+
+STARTER = files("bullpen") / "starter" / "config.yaml"
+
+
+def uncommented(text: str) -> str:
+    """The file as it is once every setting's comment sign is taken away."""
+    return re.sub(r"^#(?! \S|$)", "", text, flags=re.MULTILINE)
+
+
+def model_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        yield prefix + (field.alias or name)
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from model_keys(kind, f"{prefix}{field.alias or name}.")
+
+
+def data_keys(data: Any, prefix: str = "") -> Iterator[str]:
+    for key in data if isinstance(data, dict) else ():
+        yield prefix + key
+        yield from data_keys(data[key], f"{prefix}{key}.")
+
+
+def load(tmp_path: Path, text: str) -> Settings:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return load_settings(path)
+
+
+def test_h10_every_setting_is_documented_and_nothing_else_is() -> None:
+    data = parse(Path("config.yaml"), uncommented(STARTER.read_text())).data
+    assert sorted(data_keys(data)) == sorted(model_keys(Settings))
+
+
+def test_h10_the_documented_values_are_the_defaults(tmp_path: Path) -> None:
+    text = STARTER.read_text()
+    assert load(tmp_path, uncommented(text)) == Settings()
+    assert load(tmp_path, text) == Settings()
+
+
+def test_h10_no_file_or_an_empty_one_means_the_defaults(tmp_path: Path) -> None:
+    assert load_settings(tmp_path / "gone.yaml") == Settings()
+    assert load(tmp_path, "") == Settings()
+
+
+def test_h10_defaults() -> None:
+    settings = Settings()
+    assert settings.port is None
+    assert settings.worktrees.branch_prefix == "swarm"
+    assert (settings.worktrees.pool, settings.worktrees.max_depth) == (0, 2)
+    assert settings.worktrees.auto_cleanup_age is None
+    assert settings.discovery.ports == range(9000, 9200)
+    assert settings.discovery.refresh_interval == timedelta(seconds=30)
+    assert (settings.history_limit, settings.ask_timeout) == (100, None)
+    assert (settings.detach_key, settings.stop_grace) == ("ctrl-\\", timedelta(seconds=10))
+    assert (settings.log_level, settings.fleet.url) == ("info", None)
+
+
+def test_h10_every_setting_can_be_set(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path,
+        """
+port: 9000
+worktrees: {base: /w, branch_prefix: team/x, pool: 2, max_depth: 3, auto_cleanup_age: 7d}
+discovery: {method: mdns, port_range: 8000-8001, refresh_interval: 1m}
+history_limit: 5
+ask_timeout: 1h
+detach_key: ctrl-q
+stop_grace: 0s
+log_level: debug
+notifications: {to: ["ntfy://x"], on: [finished], quiet_hours: 22:00-07:00}
+fleet: {url: "nats://h:4222", name: box, token: t, labels: {gpu: yes}}
+""",
+    )
+    assert settings.worktrees.auto_cleanup_age == timedelta(days=7)
+    assert settings.discovery.ports == range(8000, 8002)
+    assert settings.notifications.on == ("finished",)
+    assert settings.fleet.labels == {"gpu": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("prot: 1", "prot  unknown key · did you mean port?"),
+        ("port: 70000", "port  70000 is too large · at most 65535"),
+        ("port: '9000'", 'port  "9000" is no whole number'),
+        ("worktrees: {pools: 1}", "worktrees.pools  unknown key · did you mean pool?"),
+        ("worktrees: {pool: -1}", "at least 0"),
+        ("worktrees: {auto_cleanup_age: 7}", "7 is no duration"),
+        ("worktrees: {branch_prefix: 'a b'}", "no name that git allows"),
+        ("discovery: {method: bonjour}", "one of scan, mdns"),
+        ("discovery: {port_range: 9000}", "9000 is no text"),
+        ("discovery: {port_range: 9199-9000}", "no range of ports"),
+        ("discovery: {port_range: 1-70000}", "no range of ports"),
+        ("history_limit: 0", "at least 1"),
+        ("detach_key: F1", '"F1" is not allowed · ctrl- and a letter'),
+        ("log_level: warning", "did you mean warn?"),
+        ("notifications: {on: [bloked]}", "did you mean blocked?"),
+        ("notifications: {quiet_hours: 25:00-07:00}", "no hours"),
+        ("fleet: {url: 'http://h'}", "e.g. nats://host:4222"),
+        ("fleet: {token: a, creds: b}", "only one of"),
+        ("- 1", "a list is no block"),
+    ],
+)
+def test_h10_settings_are_checked_like_roles(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(BullpenError) as caught:
+        load(tmp_path, text)
+    assert "config.yaml has 1 error" in caught.value.message
+    assert f"{tmp_path / 'config.yaml'}:1" in caught.value.message
+    assert says in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fleet: {token: [hunter2]}",
+        "fleet: {url: 'nats://u:hunter2@h'}",
+        "notifications: {to: hunter2}",
+    ],
+)
+def test_h10_credentials_are_never_shown(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BullpenError) as caught:
+        load(tmp_path, text)
+    assert "hunter2" not in str(caught.value.to_json())

@@ -1,0 +1,117 @@
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bullpen.cli.commands.validate import kind_of
+from bullpen.yamlfile import parse
+from tests.conftest import Ran
+
+STARTER = Path(__file__).parents[1] / "src" / "bullpen" / "starter"
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "home"
+    shutil.copytree(STARTER, root)
+    (root / ".bullpen-dir.txt").write_text("v0.1.0\n")
+    monkeypatch.setenv("BULLPEN_DIR", str(root))
+    return root
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "kind"),
+    [
+        ("/h/config.yaml", "", "config"),
+        ("/h/roles/coder.yaml", "x: [", "role"),
+        ("/h/pods/roles/coder.yaml", "pod_name: a", "role"),
+        ("/h/roles/boss/role.yaml", "", "role"),
+        ("/h/pods/templates/a.yaml", "name: a", "template"),
+        ("/x/a.yaml", "pod_name: a", "template"),
+        ("/x/a.yaml", "agents: []", "template"),
+        ("/x/a.yaml", "name: a\ninstructions: b", "role"),
+        ("/x/a.yaml", "worktrees: {}", "config"),
+        ("/x/a.yaml", "name: a", ""),
+        ("/x/a.yaml", "services: {}", ""),
+        ("/x/a.yaml", "- 1", ""),
+        ("/x/a.yaml", "", ""),
+    ],
+)
+def test_f3_what_a_file_is_shows_in_its_place_or_its_keys(path: str, text: str, kind: str) -> None:
+    assert kind_of(parse(Path(path), text)) == kind
+
+
+def test_f3_everything_in_the_home(home: Path, bullpen: Run) -> None:
+    done = bullpen("validate", "--all")
+    assert done.code == 0
+    assert done.out.splitlines()[-1] == "10 files ok"
+    (home / "config.yaml").write_text("prot: 1\n")
+    (home / "roles" / "coder.yaml").rename(home / "roles" / "codr.yaml")
+    (home / "pods" / "templates" / "bad.yaml").write_text("agents: []\n")
+    done = bullpen("validate", "--all", "--json")
+    assert done.code == 1
+    wrong = {
+        str(Path(entry["file"]).relative_to(home)): [
+            (problem["line"], problem["key"]) for problem in entry["problems"]
+        ]
+        for entry in done.json
+        if not entry["ok"]
+    }
+    lines = (home / "roles" / "manager" / "role.yaml").read_text().splitlines()
+    grant = lines.index("may_grant: coder") + 1
+    assert wrong == {
+        "config.yaml": [(1, "prot")],
+        "roles/codr.yaml": [(4, "name")],
+        "roles/manager/role.yaml": [(grant, "may_grant")],
+        "pods/templates/bad.yaml": [(1, "pod_name"), (1, "agents")],
+        "pods/templates/bugfix.yaml": [(14, "agents.1.role")],
+    }
+
+
+def test_f3_named_files_need_no_home(tmp_path: Path, bullpen: Run) -> None:
+    (tmp_path / "coder.yaml").write_text("name: coder\ninstructions: x\nmodle: y\n")
+    (tmp_path / "ok.yaml").write_text("pod_name: a\nagents: [{role: whoever}]\n")
+    (tmp_path / "other.yaml").write_text("services: {}\n")
+    (tmp_path / "broken.yaml").write_text("a: [\n")
+    done = bullpen("validate", "coder.yaml", "ok.yaml", "other.yaml", "broken.yaml", "gone.yaml")
+    assert done.code == 1
+    assert "coder.yaml:3  modle  unknown key · did you mean model?" in done.out
+    assert "ok.yaml      ok" in done.out
+    assert "neither a config.yaml nor a role nor a pod template" in done.out
+    assert "a [ or { is not closed" in done.out
+    assert "No such file" in done.out
+    assert done.out.endswith("4 of 5 files have errors\n")
+
+
+def test_f3_a_directory_role_has_the_directorys_name(home: Path, bullpen: Run) -> None:
+    directory = home / "roles" / "manager"
+    assert bullpen("validate", "role.yaml", cwd=directory).code == 0
+    directory.rename(home / "roles" / "boss")
+    done = bullpen("validate", "role.yaml", cwd=home / "roles" / "boss")
+    assert '"manager" is not the name of the file · name: boss' in done.out
+
+
+def test_f3_a_template_in_a_home_has_roles_that_exist(home: Path, bullpen: Run) -> None:
+    path = home / "pods" / "templates" / "feature.yaml"
+    path.write_text("pod_name: a\nagents: [{role: codr}]\n")
+    done = bullpen("validate", path)
+    assert done.code == 1
+    assert "no role called codr · did you mean coder?" in done.out
+
+
+def test_f3_files_or_all_but_not_both_or_none(home: Path, bullpen: Run) -> None:
+    for words in (["validate"], ["validate", "--all", "x.yaml"]):
+        done = bullpen(*words)
+        assert done.code == 2
+        assert "give files, or --all" in done.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_f3_a_file_that_may_not_be_read_is_a_problem(tmp_path: Path, bullpen: Run) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("")
+    path.chmod(0)
+    assert "Permission denied" in bullpen("validate", path).out
