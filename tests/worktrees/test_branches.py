@@ -91,7 +91,11 @@ def test_w3_base_is_the_named_ref_else_the_current_branch_else_head(site: Site, 
     git(repo, "checkout", "-q", "--detach", "old")
     worktrees.create(site, Spec("cat"))
     found = {name: worktrees.info(site, name) for name in ("amy", "bob", "cat")}
-    assert {name: info.base for name, info in found.items()} == dict(amy="main", bob="old", cat="")
+    assert {name: info.base for name, info in found.items()} == {
+        "amy": "main",
+        "bob": "old",
+        "cat": "",
+    }
     assert [found[name].head for name in ("amy", "bob", "cat")] == [new, old, old]
 
 

@@ -53,8 +53,19 @@ def test_w5_one_of_another_repository_is_named(
 
 @pytest.mark.parametrize(
     "kind",
-    "no git file,points nowhere,garbage,nul,pipe,link loop,directory,"
-    "empty directory,plain file,admin gone,planted".split(","),
+    [
+        "no git file",
+        "points nowhere",
+        "garbage",
+        "nul",
+        "pipe",
+        "link loop",
+        "directory",
+        "empty directory",
+        "plain file",
+        "admin gone",
+        "planted",
+    ],
 )
 def test_w5_corrupt_is_told_with_the_way_out(
     site: Site, tmp_path: Path, failing: Failing, kind: str

@@ -187,8 +187,17 @@ def test_w15_refill_from_an_odd_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    "no git file,git file elsewhere,admin gone,unlocked,not locked by us,on branch,"
-    "stray directory,stray file,empty".split(","),
+    [
+        "no git file",
+        "git file elsewhere",
+        "admin gone",
+        "unlocked",
+        "not locked by us",
+        "on branch",
+        "stray directory",
+        "stray file",
+        "empty",
+    ],
 )
 def test_w15_broken_entries_are_ignored(pooled: Site, repo: Path, damage: str) -> None:
     first, second = worktrees.list_ready(pooled)

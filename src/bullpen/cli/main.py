@@ -4,10 +4,8 @@ A verb's module is imported only when that verb runs, and the help of the whole
 is printed from the table, so the cost of one command never grows with the others.
 """
 
-import difflib
 import os
 import sys
-import traceback
 from importlib import import_module
 from typing import Any
 
@@ -127,6 +125,7 @@ def _report(error: BullpenError, as_json: bool) -> int:
 
 def _show_usage_error(error: click.ClickException) -> None:
     from bullpen.cli import output
+    from bullpen.suggest import did_you_mean
 
     message = error.format_message()
     hint = ""
@@ -135,10 +134,8 @@ def _show_usage_error(error: click.ClickException) -> None:
         hint = f"{context.command_path} --help"
         if message.startswith("No such command") and isinstance(context.command, click.Group):
             wrong = message.split("'")[1]
-            near = difflib.get_close_matches(wrong, context.command.list_commands(context), 1)
-            message = f"no such command: {wrong}"
-            if near:
-                message += f" · did you mean {near[0]}?"
+            near = did_you_mean(wrong, context.command.list_commands(context))
+            message = f"no such command: {wrong}{near}"
     output.write_error(message, hint)
 
 
@@ -146,6 +143,8 @@ def _report_bug(error: Exception) -> int:
     from bullpen.cli import output
 
     if os.environ.get("BULLPEN_DEBUG"):
+        import traceback
+
         traceback.print_exception(error)
     output.write_error(
         f"this is a bug in bullpen: {type(error).__name__}: {error}",

@@ -33,7 +33,7 @@ from bullpen.worktrees.git import (
     validate,
 )
 from bullpen.worktrees.kept import Kept, list_kept
-from bullpen.worktrees.listing import Info, Listed, info, list_all, list_managed
+from bullpen.worktrees.listing import Info, Listed, describe, info, list_all, list_managed
 from bullpen.worktrees.persona import update_persona
 from bullpen.worktrees.pool import list_ready, refill_in_background
 from bullpen.worktrees.remove import Removed, prune, remove, remove_all
@@ -79,6 +79,7 @@ __all__ = [
     "create",
     "create_many",
     "current_branch",
+    "describe",
     "diff_stat",
     "ensure",
     "exists",

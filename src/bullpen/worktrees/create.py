@@ -14,7 +14,6 @@ import contextlib
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -216,7 +215,8 @@ def _plan(site: Site, spec: Spec, commit: str) -> Plan:
             id=id,
             repo=str(site.repo.common_dir),
             branch=branch,
-            base=spec.base or current_branch(site.repo) or "",
+            # HEAD moves on; what it meant when the worktree was made is the branch.
+            base=current_branch(site.repo) or "" if spec.base in {"", "HEAD"} else spec.base,
             base_commit=commit,
             created_at=clock.to_text(clock.now()),
             role=spec.role,
@@ -436,6 +436,8 @@ def _side_by_side(work: Callable[[T], None], items: list[T]) -> None:
     if len(items) == 1:
         work(items[0])
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(max_workers=min(len(items), SIDE_BY_SIDE)) as pool:
         list(pool.map(work, items))
 

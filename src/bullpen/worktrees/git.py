@@ -81,7 +81,7 @@ def open_repository(start: Path) -> Repository:
         ]
     )
     found = re.fullmatch(
-        r"(.+?)\n(?:true|false)\n(.+?)\n(true|false)\n(?:(.+)\n)?", done.text, re.DOTALL
+        r"(/.+?)\n(?:true|false)\n(/.+?)\n(true|false)\n(?:(/.+)\n)?", done.text, re.DOTALL
     )
     if found is None:
         owner = "dubious ownership" in done.error_text

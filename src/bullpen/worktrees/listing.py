@@ -11,7 +11,7 @@ from bullpen.worktrees.git import Checkout, git, resolve
 from bullpen.worktrees.journal import Making
 from bullpen.worktrees.records import Record, find_record
 from bullpen.worktrees.site import Site, is_name
-from bullpen.worktrees.state import get_checkout, head, list_changes
+from bullpen.worktrees.state import get_checkout, list_changes
 
 
 @dataclass(frozen=True)
@@ -98,16 +98,21 @@ def parse(text: str) -> list[Listed]:
 def info(site: Site, name: str) -> Info:
     """One worktree in full."""
     with reported(f"cannot look at {name}"):
-        checkout = get_checkout(site, name)
-        listed = next(entry for entry in list_all(site) if entry.path == checkout.path)
-        record = find_record(site, name)
-        commit = head(site, name)
-        ahead, behind = count_ahead_behind(site, checkout, record) if commit else (0, 0)
+        path = get_checkout(site, name).path
+        return describe(site, next(entry for entry in list_all(site) if entry.path == path))
+
+
+def describe(site: Site, listed: Listed) -> Info:
+    """The same for one that was listed just now."""
+    with reported(f"cannot look at {listed.name}"):
+        checkout = get_checkout(site, listed.name)
+        record = find_record(site, listed.name)
+        ahead, behind = count_ahead_behind(site, checkout, record)
         return Info(
-            name=name,
+            name=listed.name,
             path=checkout.path,
             branch=listed.branch,
-            head=commit,
+            head=listed.head,
             base=record.base if record else "",
             role=record.role if record else "",
             parent=record.parent if record else "",

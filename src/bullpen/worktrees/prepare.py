@@ -2,11 +2,12 @@
 placed, the set-up command run.
 """
 
+import functools
 import os
 import shutil
 from pathlib import Path, PurePosixPath
 
-from bullpen import proc
+from bullpen import marker, proc
 from bullpen.errors import BullpenError
 from bullpen.files import write_atomically
 from bullpen.worktrees.errors import Code, WorktreeError
@@ -49,11 +50,18 @@ def copy_untracked(site: Site, patterns: tuple[str, ...], target: Path) -> None:
         *(f":(top,glob){pattern.rstrip('/')}" for pattern in patterns),
         *(f":(top,glob){pattern.rstrip('/')}/**" for pattern in patterns),
     )
+
+    @functools.cache
+    def in_a_home(directory: Path) -> bool:
+        return directory != root and (marker.is_home(directory) or in_a_home(directory.parent))
+
     for name in filter(None, done.text.split("\0")):
         source, copy = root / name, target / name
         # A trailing slash is another repository (a worktree, a vendored clone): not ours to copy.
         if name.endswith("/") or source.is_relative_to(site.base) or os.path.lexists(copy):
             continue
+        if in_a_home(source.parent):
+            continue  # credentials, other agents' sessions
         # Where we have a directory, the commit may have a file, or a link that leads outside.
         above = [target / parent for parent in PurePosixPath(name).parents]
         if any(os.path.lexists(p) and (p.is_symlink() or not p.is_dir()) for p in above):

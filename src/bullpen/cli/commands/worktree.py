@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ from bullpen import clock, worktrees
 from bullpen.cli import output
 from bullpen.errors import BullpenError
 from bullpen.model import duration
-from bullpen.paths import Home, current_home
-from bullpen.settings import load_settings
-from bullpen.worktrees import Cleaned, Info, Removed, Site, Spec
+from bullpen.paths import Home, current_home, shown
+from bullpen.worktrees import Cleaned, Info, Listed, Removed, Site, Spec
 
 
 @click.group()
@@ -53,6 +51,10 @@ names_argument = click.argument("names", nargs=-1, required=True, shell_complete
 def open_site(repo: Path) -> Site:
     """The site of that repository under this home's settings."""
     home = current_home()
+    if sets_nothing(home.config_file):
+        return worktrees.open_site(repo.expanduser(), home.worktrees)
+    from bullpen.settings import load_settings
+
     rules = load_settings(home.config_file).worktrees
     return worktrees.open_site(
         repo.expanduser(),
@@ -64,15 +66,26 @@ def open_site(repo: Path) -> Site:
     )
 
 
+def sets_nothing(config_file: Path) -> bool:
+    """Whether the file holds comments only, as `init` writes it.
+
+    Reading settings costs more than all the rest of a short command; without any, the
+    library's defaults are the settings' defaults.
+    """
+    try:
+        lines = config_file.read_bytes().splitlines()
+    except FileNotFoundError:
+        return True
+    return all(not line.strip() or line.lstrip().startswith(b"#") for line in lines)
+
+
 @command.command("list")
 @repo_option
 @output.json_option
 def list_worktrees(repo: Path, as_json: bool) -> None:
     """List the worktrees of this repository."""
     site = open_site(repo)
-    entries = worktrees.list_managed(site)
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        rows = list(pool.map(lambda entry: (entry, _look(site, entry.name)), entries))
+    rows = _look_at_all(site)
     if as_json:
         output.write_json(
             [
@@ -91,12 +104,18 @@ def list_worktrees(repo: Path, as_json: bool) -> None:
         output.write("no worktrees · bullpen worktree create NAME makes one")
 
 
-def _look(site: Site, name: str) -> Info | str:
-    """One worktree, or what is wrong with it: one broken entry must not hide the others."""
-    try:
-        return worktrees.info(site, name)
-    except worktrees.WorktreeError as error:
-        return error.message
+def _look_at_all(site: Site) -> list[tuple[Listed, Info | str]]:
+    """Each worktree, or what is wrong with it: one broken entry must not hide the others."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def look(entry: Listed) -> tuple[Listed, Info | str]:
+        try:
+            return entry, worktrees.describe(site, entry)
+        except worktrees.WorktreeError as error:
+            return entry, error.message
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        return list(pool.map(look, worktrees.list_managed(site)))
 
 
 def _row(name: str, found: Info | str) -> list[str]:
@@ -177,7 +196,8 @@ def create(
         return
     for spec in specs:
         where = f"on branch {spec.birth_branch}" if spec.birth_branch else "detached"
-        output.write(f"{spec.name} · {output.printable(str(made[spec.name]))} {where}")
+        start = f" (from {base})" if base else ""
+        output.write(f"{spec.name} · {_shown(made[spec.name])} {where}{start}")
 
 
 @command.command()
@@ -209,14 +229,15 @@ def _write_removed(result: Removed, keep_branch: bool) -> None:
     output.write(text)
     if result.branch_left and not keep_branch:
         count = result.unique_commits
+        commits = "1 commit exists" if count == 1 else f"{count} commits exist"
         output.write(
-            f"kept branch {result.branch_left}: {count} commit{'s' * (count != 1)}"
-            f" exist nowhere else · git branch -D {result.branch_left} drops them"
+            f"kept branch {result.branch_left}: {commits} nowhere else"
+            f" · to drop it: git branch -D {result.branch_left}"
         )
     if result.kept:
         output.write(f"what it dropped is kept for 30 days: bullpen worktree restore {result.name}")
     if result.aside:
-        output.write(f"its files stay 30 days at {output.printable(str(result.aside))}")
+        output.write(f"its files stay 30 days at {_shown(result.aside)}")
 
 
 @command.command()
@@ -231,7 +252,7 @@ def restore(name: str | None, repo: Path, as_json: bool) -> None:
         if as_json:
             output.write_json({"name": name, "path": path})
         else:
-            output.write(f"{name} is back · {output.printable(str(path))}")
+            output.write(f"{name} is back · {_shown(path)}")
         return
     copies = worktrees.list_kept(site.repo)
     if as_json:
@@ -283,13 +304,12 @@ def info(name: str, repo: Path, as_json: bool) -> None:
     if as_json:
         output.write_json({**_plain(found), "diff": _plain(stat)})
         return
-    base = f" of {found.base}" if found.base else ""
     rows = {
-        "path": str(found.path),
+        "path": shown(found.path),
         "branch": found.branch or "none (detached)",
         "head": found.head,
         "state": _state(found),
-        "base": f"{found.ahead} ahead, {found.behind} behind{base}",
+        "base": f"{found.ahead} ahead of, {found.behind} behind {found.base or 'its start'}",
         "changes": f"{stat.files} files, +{stat.insertions} -{stat.deletions}"
         f", {stat.untracked} untracked",
         "role": found.role,
@@ -377,6 +397,7 @@ def cleanup(
 
 def _clean_by_age(site: Site, age: timedelta, dry_run: bool) -> Cleaned:
     home = current_home()
+    rest = Cleaned() if dry_run else worktrees.gc(site)
     cleaned = worktrees.cleanup_orphaned(
         site, age, lambda name: has_ended(home, name), dry_run=dry_run
     )
@@ -384,7 +405,6 @@ def _clean_by_age(site: Site, age: timedelta, dry_run: bool) -> Cleaned:
         return cleaned
     pruned = worktrees.prune(site)
     branches = worktrees.cleanup_branches(site)
-    rest = worktrees.gc(site)
     return dataclasses.replace(
         cleaned,
         pruned=pruned,
@@ -409,14 +429,18 @@ def _write_cleaned(cleaned: Cleaned, dry_run: bool) -> None:
     for name, reason in cleaned.left.items():
         output.write(f"kept     {name}: {output.printable(reason)}")
     for count, text in (
-        (cleaned.pruned, "stale records dropped"),
-        (cleaned.recovered, "interrupted operations finished"),
-        (cleaned.expired, "safety copies past their 30 days dropped"),
+        (cleaned.pruned, "git's records of worktrees that are gone"),
+        (cleaned.recovered, "what interrupted commands had begun"),
+        (cleaned.expired, "safety copies past their 30 days"),
     ):
         if count:
-            output.write(f"{count} {text}")
+            output.write(f"{done}  {text} ({count})")
     if cleaned == Cleaned():
         output.write("nothing to clean up")
+
+
+def _shown(path: Path) -> str:
+    return output.printable(shown(path))
 
 
 def _plain(value: Any) -> dict[str, Any]:
