@@ -107,12 +107,13 @@ def describe(site: Site, listed: Listed) -> Info:
     with reported(f"cannot look at {listed.name}"):
         checkout = get_checkout(site, listed.name)
         record = find_record(site, listed.name)
-        ahead, behind = count_ahead_behind(site, checkout, record)
+        commit = listed.head if listed.head.strip("0") else ""  # zeros: `checkout --orphan`
+        ahead, behind = count_ahead_behind(site, checkout, record) if commit else (0, 0)
         return Info(
             name=listed.name,
             path=checkout.path,
             branch=listed.branch,
-            head=listed.head,
+            head=commit,
             base=record.base if record else "",
             role=record.role if record else "",
             parent=record.parent if record else "",

@@ -21,7 +21,7 @@ UNKNOWN = (
 
 @click.command()
 @click.argument(
-    "files", metavar="[FILE]...", nargs=-1, type=click.Path(path_type=Path, allow_dash=False)
+    "files", metavar="[FILE]...", nargs=-1, type=click.Path(path_type=Path, readable=False)
 )
 @click.option("--all", "everything", is_flag=True, help="Every such file of the home.")
 @output.json_option
