@@ -179,3 +179,16 @@ def test_w5_persona_and_copy_are_checked_before_anything(
     failing("INVALID", worktrees.ensure, site, Spec("amy", copy=("/etc/passwd",)))
     failing("INVALID", worktrees.ensure, site, Spec("../amy"))
     assert refs(site) == {"main"} and not worktrees.exists(site, "amy")
+
+
+def test_w5_a_branch_deleted_and_made_again_by_hand_is_a_strangers(
+    site: Site, repo: Path, failing: Failing
+) -> None:
+    commit(worktrees.create(site, Spec("amy")), "work.txt")
+    worktrees.remove(site, "amy")
+    git(repo, "branch", "-D", "amy")
+    git(repo, "branch", "amy")
+    failing("BRANCH_EXISTS", worktrees.ensure, site, Spec("amy"))
+    worktrees.remove(site, "amy")
+    assert "amy" in refs(site), "not ours to delete"
+    assert_healthy(site)

@@ -806,3 +806,20 @@ def test_w7_cleanup_of_branches_can_be_undone(site: Site, repo: Path) -> None:
     assert worktrees.cleanup_branches(site, force=True).branches == ["swarm/x-1"]
     worktrees.restore(site, "swarm~x-1")
     assert git(repo, "rev-parse", "swarm/x-1") == tip
+
+
+def test_w7_files_that_git_cannot_read_need_force_and_are_held(
+    site: Site, failing: Failing
+) -> None:
+    path = worktrees.create(site, Spec("amy"))
+    (path / "work.txt").write_text("work")
+    (worktrees_admin(site, path) / "index").write_bytes(b"torn")
+    failing("WORKTREE_CORRUPT", worktrees.remove, site, "amy")
+    assert (path / "work.txt").exists()
+    aside = worktrees.remove(site, "amy", force=True).aside
+    assert aside is not None
+    assert (aside / "work.txt").read_text() == "work"
+
+
+def worktrees_admin(site: Site, path: Path) -> Path:
+    return next(a for a in site.repo.admin_dir.iterdir() if str(path) in (a / "gitdir").read_text())

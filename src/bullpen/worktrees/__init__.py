@@ -20,7 +20,7 @@ from bullpen.worktrees.cleanup import (
     full_cleanup,
     gc,
 )
-from bullpen.worktrees.create import Spec, branch_name, create, create_many, ensure
+from bullpen.worktrees.create import create, create_many, ensure
 from bullpen.worktrees.errors import Code, WorktreeError
 from bullpen.worktrees.fill import fill_pool
 from bullpen.worktrees.git import (
@@ -35,6 +35,7 @@ from bullpen.worktrees.git import (
 from bullpen.worktrees.kept import Kept, list_kept
 from bullpen.worktrees.listing import Info, Listed, describe, info, list_all, list_managed
 from bullpen.worktrees.persona import update_persona
+from bullpen.worktrees.plan import Spec, branch_name
 from bullpen.worktrees.pool import list_ready, refill_in_background
 from bullpen.worktrees.remove import Removed, prune, remove, remove_all
 from bullpen.worktrees.restore import restore

@@ -110,6 +110,14 @@ def drop(repo: Repository, id: str) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
+def sweep(repo: Repository) -> None:
+    """Delete what a killed `add` or `drop` left aside; the caller holds the lock."""
+    for name in ("new", "dropped"):
+        with contextlib.suppress(FileNotFoundError):
+            for leftover in (repo.own_dir / name).iterdir():
+                shutil.rmtree(leftover, ignore_errors=True)
+
+
 def _has_extensions(repo: Repository) -> bool:
     text = (repo.common_dir / "config").read_text(errors="replace")
     return re.search(r"^\s*\[extensions\]", text, re.IGNORECASE | re.MULTILINE) is not None

@@ -12,31 +12,27 @@ next caller (`recover`):
 
 import contextlib
 import os
-import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from bullpen import clock
 from bullpen.errors import BullpenError
-from bullpen.model.names import check_name, subtree_name
 from bullpen.worktrees import admin, journal, prepare
-from bullpen.worktrees.branches import check_branch
 from bullpen.worktrees.errors import Code, WorktreeError, reported
 from bullpen.worktrees.git import (
+    BIRTH,
     CHECKOUT_SECONDS,
     Checkout,
     Repository,
-    current_branch,
     git,
+    is_born_elsewhere,
     resolve,
-    validate,
 )
-from bullpen.worktrees.journal import Entry, Making, Member
-from bullpen.worktrees.listing import list_all
-from bullpen.worktrees.pool import Ready, pick, settle
-from bullpen.worktrees.records import Record, find_record, to_json, write_record
+from bullpen.worktrees.journal import Entry, Making
+from bullpen.worktrees.plan import Plan, Spec, exists_already, plan_again, plan_many
+from bullpen.worktrees.pool import pick, settle
+from bullpen.worktrees.records import find_record, write_record
 from bullpen.worktrees.recover import recover, roll_back
 from bullpen.worktrees.remove import forget
 from bullpen.worktrees.repo_lock import Lock, locked
@@ -45,43 +41,6 @@ from bullpen.worktrees.state import corrupt
 
 SIDE_BY_SIDE = 8
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Spec:
-    """What one worktree should be."""
-
-    name: str
-    branch: str = ""  # default: the name
-    base: str = ""  # default: the current branch, else HEAD
-    detached: bool = False
-    role: str = ""
-    parent: str = ""
-    depth: int = 0
-    persona: Path | None = None
-    copy: tuple[str, ...] = ()
-    setup: str = ""
-
-    @property
-    def birth_branch(self) -> str:
-        return "" if self.detached else self.branch or self.name
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A spec that has been checked and resolved; everything that making it needs."""
-
-    spec: Spec
-    member: Member
-    record: Record | None  # None for a pool entry
-    head: str  # what HEAD will say
-    lock_reason: str = ""  # stays locked with it; empty: unlocked when done
-    ready: Ready | None = None  # a pooled checkout to use
-
-
-def branch_name(spec: Spec) -> str:
-    """The branch that the worktree is born on; empty when detached."""
-    return spec.birth_branch
 
 
 def create(site: Site, spec: Spec) -> Path:
@@ -114,136 +73,9 @@ def ensure(site: Site, spec: Spec) -> Path:
         if record and record.is_of(site.repo) and record.branch == spec.birth_branch != "":
             ref = f"refs/heads/{record.branch}"
             tip = resolve(site.repo, [ref])[ref]
-            if tip is not None:
-                return make(site, [_plan_again(site, spec, record, tip)])[spec.name]
+            if tip is not None and not is_born_elsewhere(site.repo, record.branch):
+                return make(site, [plan_again(site, spec, record, tip)])[spec.name]
         return make(site, plan_many(site, [spec]))[spec.name]
-
-
-# ── planning: reads, touches nothing ─────────────────────────────────────────
-
-
-def plan_many(site: Site, specs: Sequence[Spec]) -> list[Plan]:
-    """Check every spec and resolve what it names."""
-    names = [spec.name for spec in specs]
-    births = [spec.birth_branch for spec in specs if not spec.detached]
-    for word, values in (("worktree", names), ("branch", births)):
-        twice = sorted({value for value in values if values.count(value) > 1})
-        if twice:
-            raise WorktreeError(Code.INVALID, f"{word} {twice[0]} is asked for twice")
-    for spec in specs:
-        _check_spec(site, spec)
-    commits = _resolve_bases(site, specs)
-    return [_plan(site, spec, commits[spec.base]) for spec in specs]
-
-
-def _check_spec(site: Site, spec: Spec) -> None:
-    try:
-        # A subtree bears its branch's name, whatever letters that has.
-        if not spec.branch or spec.name != subtree_name(spec.branch):
-            check_name("worktree", spec.name)
-    except BullpenError as error:
-        raise WorktreeError(Code.INVALID, error.message, hint=error.hint) from error
-    check_branch(spec.birth_branch or spec.name)
-    if spec.depth > site.max_depth:
-        raise WorktreeError(
-            Code.DEPTH_EXCEEDED,
-            f"{spec.name} would be {spec.depth} levels below a person: "
-            f"at most {site.max_depth} are allowed",
-            hint="worktrees.max_depth in config.yaml",
-        )
-    prepare.check_persona(spec.persona)
-    prepare.check_patterns(spec.copy)
-    if os.path.lexists(path_for(site, spec.name)):
-        raise _exists(spec.name, path_for(site, spec.name))
-
-
-def _resolve_bases(site: Site, specs: Sequence[Spec]) -> dict[str, str]:
-    """The commit of each base; also refuses branches that exist, in the same git call."""
-    wanted = {spec.base: f"{spec.base or 'HEAD'}^{{commit}}" for spec in specs}
-    refs = {f"refs/heads/{spec.birth_branch}": spec for spec in specs if spec.birth_branch}
-    found = resolve(site.repo, [*wanted.values(), *refs])
-    for ref, spec in refs.items():
-        if found[ref] is not None:
-            raise WorktreeError(
-                Code.BRANCH_EXISTS,
-                f"branch {spec.birth_branch} exists already",
-                hint=f"choose another name, or delete it: git branch -d {spec.birth_branch}",
-            )
-    commits = {}
-    for base, revision in wanted.items():
-        commit = found[revision]
-        if commit is None:
-            raise _no_base(site, base)
-        commits[base] = commit
-    return commits
-
-
-def _no_base(site: Site, base: str) -> WorktreeError:
-    validate(site.repo)
-    if not base:
-        return WorktreeError(
-            Code.REF_NOT_FOUND,
-            f"the current branch of {site.repo} has no commit yet",
-            hint="name the branch to start from",
-        )
-    remote = f"refs/remotes/origin/{base}"
-    known = resolve(site.repo, [remote])[remote] is not None
-    return WorktreeError(
-        Code.REF_NOT_FOUND,
-        f"no branch, tag or commit called {base!r} in {site.repo}",
-        hint=f"did you mean origin/{base}?" if known else "git branch --all lists what there is",
-    )
-
-
-def _plan(site: Site, spec: Spec, commit: str) -> Plan:
-    # Where git itself makes the directory, it writes "-" for what a ref cannot hold.
-    id = f"{spec.name.replace('~', '-')}.{secrets.token_hex(3)}"
-    older = find_record(site, spec.name)
-    branch = spec.birth_branch
-    return Plan(
-        spec=spec,
-        member=Member(
-            id=id,
-            name=spec.name,
-            path=str(path_for(site, spec.name)),
-            branch=branch,
-            commit=commit,
-            previous_record=to_json(older) if older else "",
-        ),
-        record=Record(
-            name=spec.name,
-            id=id,
-            repo=str(site.repo.common_dir),
-            branch=branch,
-            # HEAD moves on; what it meant when the worktree was made is the branch.
-            base=current_branch(site.repo) or "" if spec.base in {"", "HEAD"} else spec.base,
-            base_commit=commit,
-            created_at=clock.to_text(clock.now()),
-            role=spec.role,
-            parent=spec.parent,
-            depth=spec.depth,
-        ),
-        head=f"ref: refs/heads/{branch}" if branch else commit,
-    )
-
-
-def _plan_again(site: Site, spec: Spec, record: Record, tip: str) -> Plan:
-    """Check out a branch of ours that lost its worktree; it is not created, nor rolled back."""
-    prepare.check_persona(spec.persona)
-    prepare.check_patterns(spec.copy)
-    for other in list_all(site):
-        if other.branch == record.branch and other.path != path_for(site, spec.name):
-            raise WorktreeError(
-                Code.BRANCH_EXISTS,
-                f"branch {record.branch} is checked out at {other.path}",
-                hint="switch that worktree to another branch, or choose another name",
-            )
-    fresh = _plan(site, spec, tip)
-    return replace(
-        fresh,
-        member=replace(fresh.member, branch=""),
-        record=replace(record, id=fresh.member.id),
-    )
 
 
 # ── acting ───────────────────────────────────────────────────────────────────
@@ -298,7 +130,7 @@ def _check_free(site: Site, plans: Sequence[Plan], lock: Lock) -> None:
     for plan in plans:
         path = Path(plan.member.path)
         if os.path.lexists(path):
-            raise _exists(plan.spec.name, path)
+            raise exists_already(plan.spec.name, path)
         if _is_being_made(site.repo, path):
             raise being_made(plan.spec.name)
         stale = find_checkout(site, path)
@@ -348,7 +180,7 @@ def _create_branches(repo: Repository, commands: str, key: str, lock: Lock) -> N
     try:
         git(
             repo,
-            *("update-ref", "--create-reflog", "-m", f"bullpen {key}: born here", "--stdin"),
+            *("update-ref", "--create-reflog", "-m", f"{BIRTH} {key}", "--stdin"),
             stdin=commands.encode(),
             fds=[lock.fd],
         )
@@ -414,7 +246,7 @@ def _put_in_place(site: Site, plans: Sequence[Plan], _lock: Lock) -> None:
         path = Path(plan.member.path)
         # rename(2) would silently replace an empty directory.
         if os.path.lexists(path):
-            raise _exists(plan.spec.name, path)
+            raise exists_already(plan.spec.name, path)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         (site.making / plan.member.id).rename(path)
         if plan.record:
@@ -458,14 +290,6 @@ def _is_being_made(repo: Repository, path: Path) -> bool:
     return any(
         isinstance(intent, Making) and any(member.path == str(path) for member in intent.members)
         for intent in journal.list_pending(repo)
-    )
-
-
-def _exists(name: str, path: Path) -> WorktreeError:
-    return WorktreeError(
-        Code.WORKTREE_EXISTS,
-        f"worktree {name} exists already: {path}",
-        hint=f"choose another name, or bullpen worktree remove {name}",
     )
 
 

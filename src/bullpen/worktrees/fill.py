@@ -5,10 +5,11 @@ import sys
 from pathlib import Path
 
 from bullpen.worktrees import admin
-from bullpen.worktrees.create import Plan, Spec, make
+from bullpen.worktrees.create import make
 from bullpen.worktrees.errors import Code, WorktreeError, reported
 from bullpen.worktrees.git import resolve
 from bullpen.worktrees.journal import Member
+from bullpen.worktrees.plan import Plan, Spec
 from bullpen.worktrees.pool import list_ready
 from bullpen.worktrees.site import Site, open_site
 

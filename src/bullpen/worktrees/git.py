@@ -33,6 +33,7 @@ IDENTITY = {
     for what, value in (("NAME", "Bullpen"), ("EMAIL", "bullpen@localhost"))
 }
 CHECKOUT_SECONDS = 1800.0
+BIRTH = "bullpen: born here"  # in the reflog of every branch that we create
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,19 @@ def current_branch(repo: Repository) -> str | None:
 def branch_exists(repo: Repository, branch: str) -> bool:
     """Whether a local branch of that name exists."""
     return resolve(repo, [f"refs/heads/{branch}"])[f"refs/heads/{branch}"] is not None
+
+
+def is_born_elsewhere(repo: Repository, branch: str) -> bool:
+    """Whether somebody else created this branch: its reflog begins with a birth not by us.
+
+    A reflog that has expired, or that is not kept in a file, proves nothing.
+    """
+    try:
+        with (repo.common_dir / "logs" / "refs" / "heads" / branch).open("rb") as log:
+            first = log.readline()
+    except OSError:
+        return False
+    return first.startswith(b"0" * 40) and BIRTH.encode() not in first
 
 
 def validate(repo: Repository) -> None:

@@ -19,6 +19,7 @@ from bullpen.worktrees.site import Site, points_to
 
 def recover(repo: Repository, lock: Lock) -> int:
     """Deal with everything that dead owners left behind; returns how many intents."""
+    admin.sweep(repo)
     with journal.abandoned(repo, lock) as found:
         for entry, intent in found:
             match intent:

@@ -13,7 +13,7 @@ from pathlib import Path
 from bullpen import clock
 from bullpen.worktrees import admin, journal, kept, trash
 from bullpen.worktrees.errors import Code, WorktreeError, reported
-from bullpen.worktrees.git import Checkout, git, resolve
+from bullpen.worktrees.git import Checkout, git, is_born_elsewhere, resolve
 from bullpen.worktrees.journal import Removing
 from bullpen.worktrees.listing import Listed, list_all, list_managed
 from bullpen.worktrees.merged import Standing, standing
@@ -57,6 +57,7 @@ class Found:
     changes: tuple[str, ...] = ()
     repositories: tuple[str, ...] = ()  # inside it; no safety copy can hold their commits
     unknown_files: bool = False  # a directory that is no worktree, and not empty
+    unreadable: str = ""  # what git said when it could not look at the files
 
 
 @dataclass(frozen=True)
@@ -172,9 +173,8 @@ def look(site: Site, name: str, path: Path) -> Found:
         return found
     try:
         changes = list_changes(site.repo, checkout)
-    except WorktreeError:
-        # Git cannot read it (a torn index, a lost object): it is held as it is.
-        return replace(found, unknown_files=True)
+    except WorktreeError as error:  # a torn index, a lost object
+        return replace(found, unreadable=error.message)
     inside = _repositories(site, checkout, changes)
     return replace(found, changes=tuple(changes), repositories=(*inside, *modules))
 
@@ -182,11 +182,14 @@ def look(site: Site, name: str, path: Path) -> Found:
 def _birth_branch(
     site: Site, record: Record | None, path: Path, entries: list[Listed]
 ) -> tuple[str, str]:
-    """The branch it was born on and its tip, unless that is gone or used elsewhere."""
+    """The branch it was born on and its tip, unless it is gone, used elsewhere, or was
+    deleted and made again by somebody else.
+    """
     if record is None or not record.branch:
         return "", ""
     users = [entry for entry in entries if entry.branch == record.branch]
-    if any(entry.path not in {path, path.resolve()} for entry in users):
+    used_elsewhere = any(entry.path not in {path, path.resolve()} for entry in users)
+    if used_elsewhere or is_born_elsewhere(site.repo, record.branch):
         return "", ""
     ref = f"refs/heads/{record.branch}"
     tip = users[0].head if users else resolve(site.repo, [ref])[ref]
@@ -219,7 +222,9 @@ def decide(found: Found, force: bool, delete_branch: bool) -> Decision:
         delete_branch=deletes,
         save=tuple(dict.fromkeys(save)),
         save_files=save_files,
-        hold_aside=found.unknown_files or bool(found.repositories) or (save_files and not anchor),
+        hold_aside=found.unknown_files
+        or bool(found.repositories or found.unreadable)
+        or (save_files and not anchor),
     )
 
 
@@ -240,6 +245,12 @@ def _refuse(found: Found) -> None:
             f"{name} has {count} uncommitted file{'s' * (count != 1)} ({shown})",
             hint=f"commit them, {rescue}",
             details={"files": list(found.changes)},
+        )
+    if found.unreadable:
+        raise WorktreeError(
+            Code.WORKTREE_CORRUPT,
+            f"cannot tell whether {name} holds work: {found.unreadable}",
+            hint="repair it, or --force (its files are then kept for 30 days)",
         )
     if found.repositories:
         raise WorktreeError(

@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bullpen.worktrees import kept
-from bullpen.worktrees.create import Spec, ensure, make, plan_many
+from bullpen.worktrees.create import ensure, make
 from bullpen.worktrees.errors import Code, WorktreeError, reported
-from bullpen.worktrees.git import Checkout, git, resolve
+from bullpen.worktrees.git import BIRTH, Checkout, git, resolve
 from bullpen.worktrees.listing import list_all
+from bullpen.worktrees.plan import Spec, plan_many
 from bullpen.worktrees.records import Record
 from bullpen.worktrees.repo_lock import locked
 from bullpen.worktrees.site import Site, exists, path_for
@@ -75,7 +76,8 @@ def _bring_back_branches(
     with locked(site.repo) as lock:
         found = resolve(site.repo, [born, current, f"{tip}^{{commit}}"])
         if record.branch and found[born] is None and found[f"{tip}^{{commit}}"]:
-            git(site.repo, "update-ref", born, tip, "0" * len(tip), fds=[lock.fd])
+            words = ("update-ref", "--create-reflog", "-m", BIRTH, born, tip, "0" * len(tip))
+            git(site.repo, *words, fds=[lock.fd])
         used = {entry.branch for entry in list_all(site)}
         if on and found[current] == head and on not in used:
             git(site.repo, "symbolic-ref", "HEAD", current, at=checkout, fds=[lock.fd])
