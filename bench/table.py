@@ -34,10 +34,11 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def interleaved(rounds: int, *works: Callable[[], float]) -> list[float]:
-    """Median of each, measured in turns so that noise hits all alike."""
+    """Median of each, measured in turns, there and back, so that noise hits all alike."""
     samples: list[list[float]] = [[] for _ in works]
-    for _ in range(rounds):
-        for sample, work in zip(samples, works, strict=True):
+    pairs = list(zip(samples, works, strict=True))
+    for number in range(rounds):
+        for sample, work in pairs if number % 2 == 0 else reversed(pairs):
             sample.append(work())
     return [statistics.median(sample) for sample in samples]
 

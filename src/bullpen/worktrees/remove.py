@@ -198,10 +198,27 @@ def _birth_branch(
 
 def _repositories(site: Site, checkout: Checkout, changes: list[str]) -> tuple[str, ...]:
     """Those that git does not track, and those that it knows as submodules."""
-    staged = git(site.repo, "ls-files", "-z", "--stage", at=checkout, timeout=600).text.split("\0")
-    links = [entry.partition("\t")[2] for entry in staged if entry.startswith("160000 ")]
+    links = _links(site, checkout) if _may_hold_links(checkout.admin / "index") else []
     inside = dict.fromkeys(name.rstrip("/") for name in (*changes, *links))
     return tuple(name for name in inside if os.path.lexists(checkout.path / name / ".git"))
+
+
+def _links(site: Site, checkout: Checkout) -> list[str]:
+    staged = git(site.repo, "ls-files", "-z", "--stage", at=checkout, timeout=600).text.split("\0")
+    return [entry.partition("\t")[2] for entry in staged if entry.startswith("160000 ")]
+
+
+def _may_hold_links(index: Path) -> bool:
+    """Whether the index may hold submodules; asking git costs 15 ms at 20,000 files.
+
+    Where the bytes of their mode (0160000) do not occur, there is none. A split index
+    (its extension is called "link") keeps its entries in another file.
+    """
+    try:
+        content = index.read_bytes()
+    except FileNotFoundError:
+        return False
+    return b"\0\0\xe0\0" in content or b"link" in content
 
 
 # ── deciding: pure ───────────────────────────────────────────────────────────
