@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -283,3 +285,37 @@ def test_w15_pool_with_submodules_that_recurse(repo: Path, tmp_path: Path) -> No
     worktrees.remove(site, "amy", force=True)
     worktrees.restore(site, "amy")
     assert git(path, "status", "--porcelain") == "?? new"
+
+
+@pytest.mark.parametrize("damage", ["changed", "added", "torn"])
+def test_w15_filling_throws_out_what_somebody_wrote_into(
+    pooled: Site, repo: Path, damage: str
+) -> None:
+    (victim, *others) = worktrees.list_ready(pooled)
+    if damage == "changed":
+        (victim.path / "file0.txt").write_text("changed\n")
+    elif damage == "added":
+        (victim.path / "junk.txt").write_text("junk\n")
+    else:
+        (pooled.repo.admin_dir / victim.id / "index").write_bytes(b"torn")
+    assert worktrees.fill_pool(pooled) == 1
+    ready = worktrees.list_ready(pooled)
+    assert victim not in ready
+    assert len(ready) == pooled.pool
+    assert set(others) < set(ready)
+    (held,) = [path for path in pooled.trash.iterdir() if victim.id in path.name]
+    assert not held.name.startswith("0."), "kept for whoever wrote there"
+
+
+def test_w15_two_at_once_do_not_overfill(repo: Path, tmp_path: Path) -> None:
+    site = worktrees.open_site(repo, tmp_path / "base", pool=2)
+    barrier = threading.Barrier(4)
+
+    def fill(_number: int) -> int:
+        barrier.wait()
+        return worktrees.fill_pool(site)
+
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(fill, range(4)))
+    assert sum(made) == 2
+    assert len(worktrees.list_ready(site)) == 2

@@ -207,7 +207,11 @@ def create(
 @repo_option
 @output.json_option
 def remove(names: Sequence[str], force: bool, keep_branch: bool, repo: Path, as_json: bool) -> None:
-    """Remove worktrees, and their branches when nothing would be lost."""
+    """Remove worktrees.
+
+    Their branches go too when nothing would be lost with them. Uncommitted work, commits
+    on no branch and locked worktrees are refused without --force.
+    """
     site = open_site(repo)
     results = []
     for name in names:
@@ -245,7 +249,10 @@ def _write_removed(result: Removed, keep_branch: bool) -> None:
 @repo_option
 @output.json_option
 def restore(name: str | None, repo: Path, as_json: bool) -> None:
-    """Bring back what a removal dropped; without NAME, list what there is."""
+    """Bring back what a removal dropped.
+
+    Without NAME, list what there is. Copies are kept for 30 days.
+    """
     site = open_site(repo)
     if name:
         path = worktrees.restore(site, name)
@@ -374,8 +381,9 @@ def _pairs(site: Site, names: Sequence[str]) -> list[tuple[str, str]]:
 def cleanup(
     older_than: str, everything: bool, force: bool, dry_run: bool, repo: Path, as_json: bool
 ) -> None:
-    """Remove old worktrees whose agent has ended: clean and merged ones only.
+    """Remove old worktrees of ended agents.
 
+    Clean and merged ones only; the others are named with the reason.
     Also finishes what crashes left behind and drops safety copies after 30 days.
     """
     if (force and not everything) or (everything and dry_run):
