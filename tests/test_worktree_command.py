@@ -12,6 +12,8 @@ import pytest
 from tests.conftest import Ran, wait_until
 from tests.worktrees.conftest import commit, git, make_repo
 
+pytestmark = pytest.mark.slow  # a process for every line
+
 Bullpen = Callable[..., Ran]
 VERBS = ("list", "create", "remove", "restore", "lock", "unlock", "info", "conflicts", "cleanup")
 
