@@ -19,6 +19,7 @@ from bullpen.worktrees.cleanup import (
     cleanup_orphaned,
     full_cleanup,
     gc,
+    remove_all,
 )
 from bullpen.worktrees.create import create, create_many, ensure
 from bullpen.worktrees.errors import Code, WorktreeError
@@ -37,7 +38,7 @@ from bullpen.worktrees.listing import Info, Listed, describe, info, list_all, li
 from bullpen.worktrees.persona import update_persona
 from bullpen.worktrees.plan import Spec, branch_name
 from bullpen.worktrees.pool import list_ready, refill_in_background
-from bullpen.worktrees.remove import Removed, prune, remove, remove_all
+from bullpen.worktrees.remove import Removed, prune, remove
 from bullpen.worktrees.restore import restore
 from bullpen.worktrees.site import (
     Site,

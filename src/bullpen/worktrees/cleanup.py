@@ -17,6 +17,8 @@ from bullpen.worktrees.remove import decide, look, prune, remove
 from bullpen.worktrees.repo_lock import Lock, locked
 from bullpen.worktrees.site import Site, path_for
 
+NEEDS_FORCE = {Code.DIRTY, Code.LOCKED, Code.WORKTREE_CORRUPT}
+
 
 @dataclass
 class Cleaned:
@@ -74,24 +76,34 @@ def cleanup_branches(site: Site, prefix: str = "", *, force: bool = False) -> Cl
     return cleaned
 
 
+def remove_all(site: Site, *, force: bool = False) -> int:
+    """Remove every managed worktree; without force, those that need it are left."""
+    return len(_remove_each(site, force).worktrees)
+
+
 def full_cleanup(site: Site, *, force: bool = False) -> Cleaned:
     """Worktrees, orphaned prefix branches, stale references, and the base if it is empty."""
-    cleaned = Cleaned()
-    for entry in list_managed(site):
-        try:
-            remove(site, entry.name, force=force)
-        except WorktreeError as error:
-            if error.code not in {Code.DIRTY, Code.LOCKED}:
-                raise
-            cleaned.left[entry.name] = error.message
-        else:
-            cleaned.worktrees.append(entry.name)
+    cleaned = _remove_each(site, force)
     of_branches = cleanup_branches(site, force=force)
     cleaned.branches = of_branches.branches
     cleaned.left |= of_branches.left
     cleaned.pruned = prune(site)
     trash.empty(site, wait=True)
     _remove_empty_base(site)
+    return cleaned
+
+
+def _remove_each(site: Site, force: bool) -> Cleaned:
+    cleaned = Cleaned()
+    for entry in list_managed(site):
+        try:
+            remove(site, entry.name, force=force)
+        except WorktreeError as error:
+            if error.code not in NEEDS_FORCE:
+                raise
+            cleaned.left[entry.name] = error.message
+        else:
+            cleaned.worktrees.append(entry.name)
     return cleaned
 
 
@@ -115,7 +127,7 @@ def _remove_if_safe(site: Site, name: str, cleaned: Cleaned, dry_run: bool) -> N
         if not dry_run:
             remove(site, name)
     except WorktreeError as error:
-        if error.code not in {Code.DIRTY, Code.LOCKED}:
+        if error.code not in NEEDS_FORCE:
             raise
         cleaned.left[name] = error.message
     else:

@@ -85,20 +85,6 @@ def remove(site: Site, name: str, *, force: bool = False, delete_branch: bool = 
         return result
 
 
-def remove_all(site: Site, *, force: bool = False) -> int:
-    """Remove every managed worktree; without force, those that need it are left."""
-    count = 0
-    for entry in list_managed(site):
-        try:
-            remove(site, entry.name, force=force)
-        except WorktreeError as error:
-            if error.code not in {Code.DIRTY, Code.LOCKED}:
-                raise
-        else:
-            count += 1
-    return count
-
-
 def prune(site: Site) -> int:
     """Drop git's records of managed worktrees whose files are gone; returns how many.
 
