@@ -11,6 +11,7 @@ next caller (`recover`):
 """
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -248,7 +249,13 @@ def _put_in_place(site: Site, plans: Sequence[Plan], _lock: Lock) -> None:
         if os.path.lexists(path):
             raise exists_already(plan.spec.name, path)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (site.making / plan.member.id).rename(path)
+        try:
+            (site.making / plan.member.id).rename(path)
+        except OSError as error:
+            # Another repository's worktree of that name came first: the lock is not shared.
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
+                raise
+            raise exists_already(plan.spec.name, path) from error
         if plan.record:
             write_record(site, plan.record)
 
