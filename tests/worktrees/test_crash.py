@@ -3,8 +3,8 @@
 Two ways to die. At every effect: a forked child counts its own audit events (every
 file opened, renamed, removed, locked, every process started) and kills itself before
 the n-th, for n = 1, 2, … until the operation survives. Around every git: a wrapper on
-PATH kills its parent just before, or just after, the real git runs, so that an orphaned
-git goes on working while the next caller arrives.
+PATH kills its parent just before, or just after, the real git runs; before, it also holds
+git up for a while, so that an orphaned git goes to work when the next caller has arrived.
 """
 
 import os
@@ -72,7 +72,7 @@ def deadly_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 echo $$ >> {counter}
 number=$(grep -nx $$ {counter} | cut -d: -f1)
 read -r step moment < {target}
-if [ "$number" = "$step" ] && [ "$moment" = before ]; then kill -9 $PPID; fi
+if [ "$number" = "$step" ] && [ "$moment" = before ]; then kill -9 $PPID; sleep 0.3; fi
 {real} "$@"
 code=$?
 if [ "$number" = "$step" ] && [ "$moment" = after ]; then kill -9 $PPID; fi
@@ -276,7 +276,8 @@ def test_w6_rollback_spares_work_done_after_a_cut_short_removal(tmp_path: Path) 
     assert (site.base / "amy").exists()
     (site.base / "amy" / "later.txt").write_text("written after the crash\n")
     worktrees.gc(site)
-    assert (site.base / "amy" / "later.txt").read_text() == "written after the crash\n"
+    assert worktrees.changes(site, "amy") == ["later.txt"]
+    assert worktrees.info(site, "amy").branch == "amy"
     assert_healthy(site)
 
 
@@ -293,6 +294,26 @@ def test_w6_rollback_leaves_a_strangers_branch_of_the_same_name(tmp_path: Path) 
     git(repo, "branch", "amy")
     worktrees.gc(site)
     assert "amy" in refs(site)
+    assert_healthy(site)
+
+
+def test_w6_an_orphaned_set_up_is_waited_for_before_the_rollback(tmp_path: Path) -> None:
+    """Its creator is dead, but it still writes, and by absolute path."""
+    site = fresh(tmp_path, 0)
+    path, gate, late = site.base / "amy", tmp_path / "gate", tmp_path / "late"
+    os.mkfifo(gate)
+    setup = f"echo begun > {gate}; sleep 1; mkdir -p {path} && echo x > {path}/x; touch {late}"
+    pid = os.fork()
+    if pid == 0:
+        worktrees.create(site, Spec("amy", setup=setup))
+        os._exit(0)
+    assert gate.read_text() == "begun\n"
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    worktrees.create(site, Spec("next"))
+    assert late.exists(), "rolled back while the set-up was at work"
+    assert not path.exists()
+    assert refs(site) == {"main", "next"}
     assert_healthy(site)
 
 
