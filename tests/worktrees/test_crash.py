@@ -65,6 +65,7 @@ def deadly_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     """`died(step, moment, operation)`: the n-th git kills its caller before or after its work."""
     real = shutil.which("git")
     counter, target = tmp_path / "git-calls", tmp_path / "git-target"
+    ended = tmp_path / "git-ended"
     wrapper = tmp_path / "bin" / "git"
     wrapper.parent.mkdir()
     wrapper.write_text(
@@ -72,10 +73,13 @@ def deadly_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 echo $$ >> {counter}
 number=$(grep -nx $$ {counter} | cut -d: -f1)
 read -r step moment < {target}
-if [ "$number" = "$step" ] && [ "$moment" = before ]; then kill -9 $PPID; sleep 0.3; fi
+if [ "$number" = "$step" ] && [ "$moment" = before ]; then
+    cat > {counter}.stdin; kill -9 $PPID; sleep 0.3; exec < {counter}.stdin
+fi
 {real} "$@"
 code=$?
 if [ "$number" = "$step" ] && [ "$moment" = after ]; then kill -9 $PPID; fi
+if [ "$number" = "$step" ]; then touch {ended}; fi
 exit $code
 """
     )
@@ -84,6 +88,7 @@ exit $code
 
     def died(step: int, moment: str, operation: Callable[[], object]) -> bool:
         counter.write_text("")
+        ended.unlink(missing_ok=True)
         target.write_text(f"{step} {moment}\n")
         pid = os.fork()
         if pid == 0:
@@ -179,6 +184,7 @@ def test_w6_create_many_killed_around_every_git(
         site = fresh(tmp_path, step)
         died = deadly_git(step, moment, partial(worktrees.create_many, site, specs(tmp_path)))
         worktrees.create(site, Spec("next"))
+        wait_until(lambda: not died or (tmp_path / "git-ended").exists())  # noqa: B023
         assert_all_or_none(site, tmp_path)
         finish(site)
         if not died:
@@ -257,6 +263,7 @@ def test_w7_remove_killed_around_every_git(
         force = kind == "dirty"
         died = deadly_git(step, moment, partial(worktrees.remove, site, "amy", force=force))
         worktrees.create(site, Spec("next"))
+        wait_until(lambda: not died or (tmp_path / "git-ended").exists())  # noqa: B023
         assert_removed_or_whole(site, kind, head)
         finish(site)
         if not died:
