@@ -489,3 +489,33 @@ def test_w16_every_verb_explains_itself(run: Bullpen) -> None:
     for verb in VERBS:
         assert re.search(rf"^  {verb} ", overview, re.MULTILINE)
         assert "--json" in ok(run(verb, "--help")).out
+
+
+def test_r1_w16_create_as_a_role_wants_it(run: Bullpen, repo: Path, base: Path) -> None:
+    commit(repo, "later.txt")
+    (repo / "local.conf").write_text("mine\n")
+    (repo / ".bullpen" / "roles" / "probe.yaml").write_text(
+        "name: probe\n"
+        "worktree: {enabled: true, branch_from: main~1, copy: [local.conf], setup: touch ready}\n"
+    )
+    made = run("create", "amy", "--role", "probe")
+    assert made.code == 0, made.err
+    assert "(from main~1)" in made.out
+    assert not (base / "amy" / "later.txt").exists()
+    assert (base / "amy" / "local.conf").read_text() == "mine\n"
+    assert (base / "amy" / "ready").exists()
+    assert run("info", "amy", "--json").json["role"] == "probe"
+    # What the command line says wins.
+    assert run("create", "bob", "--role", "probe", "--from", "main").code == 0
+    assert (base / "bob" / "later.txt").exists()
+    wrong = run("create", "cleo", "--role", "prob")
+    assert wrong.code == 4
+    assert "did you mean probe?" in wrong.err
+    assert not (base / "cleo").exists()
+
+
+def test_r1_w16_create_for_a_role_that_wants_no_branch(run: Bullpen, base: Path) -> None:
+    made = run("create", "amy", "--role", "reviewer", "--json")
+    assert made.json[0]["branch"] == ""
+    named = run("create", "bob", "--role", "reviewer", "--branch", "mine", "--json")
+    assert named.json[0]["branch"] == "mine"

@@ -2,8 +2,9 @@
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import click
 
 from bullpen import clock, worktrees
 from bullpen.cli import output
+from bullpen.cli.commands.role import complete_roles
+from bullpen.cli.worktree_text import age_of, row, show_path, state_of, write_cleaned, write_removed
 from bullpen.errors import BullpenError
 from bullpen.model import duration
 from bullpen.paths import Home, current_home, shown
-from bullpen.worktrees import Cleaned, Info, Listed, Removed, Site, Spec
+from bullpen.worktrees import Cleaned, Info, Listed, Site, Spec
 
 
 @click.group()
@@ -98,7 +101,7 @@ def list_worktrees(repo: Path, as_json: bool) -> None:
     elif rows:
         output.write_table(
             ["NAME", "BRANCH", "STATE", "AHEAD", "BEHIND", "AGE"],
-            [_row(entry.name, found) for entry, found in rows],
+            [row(entry.name, found) for entry, found in rows],
         )
     else:
         output.write("no worktrees · bullpen worktree create NAME makes one")
@@ -118,41 +121,17 @@ def _look_at_all(site: Site) -> list[tuple[Listed, Info | str]]:
         return list(pool.map(look, worktrees.list_managed(site)))
 
 
-def _row(name: str, found: Info | str) -> list[str]:
-    if isinstance(found, str):
-        return [name, "", f"broken: {found}", "", "", ""]
-    branch = found.branch or f"({found.head[:10]})"
-    age = _age(found.created_at)
-    return [name, branch, _state(found), str(found.ahead), str(found.behind), age]
-
-
-def _state(found: Info) -> str:
-    if found.dirty:
-        count = len(found.changes)
-        state = f"dirty ({count} file{'s' * (count != 1)})"
-    else:
-        state = "clean, unmerged" if found.ahead else "clean"
-    if found.locked is not None:
-        state += f", locked: {found.locked}" if found.locked else ", locked"
-    return state
-
-
-def _age(moment: datetime | None) -> str:
-    if moment is None:
-        return ""
-    seconds = max(int((clock.now() - moment).total_seconds()), 0)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
-
-
 @command.command()
 @click.argument("names", nargs=-1, required=True)
 @click.option("--from", "base", default="", metavar="REF", help="Start from this ref.")
 @click.option("--branch", default="", help="Name of the branch (one worktree only).")
 @click.option("--detach", "detached", is_flag=True, help="No branch, a detached head.")
-@click.option("--role", default="", help="The role that will work in it.")
+@click.option(
+    "--role",
+    default="",
+    shell_complete=complete_roles,
+    help="Begin, copy and set up as this role says.",
+)
 @click.option("--copy", multiple=True, metavar="GLOB", help="Untracked files to bring along.")
 @click.option("--setup", default="", metavar="COMMAND", help="Run once when it is made.")
 @repo_option
@@ -172,20 +151,12 @@ def create(
     if branch and (len(names) > 1 or detached):
         raise click.UsageError("--branch goes with one NAME and without --detach")
     site = open_site(repo)
-    specs = [
-        Spec(
-            name=name,
-            branch=branch,
-            base=base,
-            detached=detached,
-            role=role,
-            copy=copy,
-            setup=setup,
-        )
-        for name in names
-    ]
+    wanted = Spec("", branch, base, detached, copy=copy, setup=setup)
+    if role:
+        wanted = _as_role_wants(wanted, role)
+    specs = [dataclasses.replace(wanted, name=name) for name in names]
     made = worktrees.create_many(site, specs)
-    worktrees.refill_in_background(site, base)
+    worktrees.refill_in_background(site, wanted.base)
     if as_json:
         output.write_json(
             [
@@ -196,8 +167,25 @@ def create(
         return
     for spec in specs:
         where = f"on branch {spec.birth_branch}" if spec.birth_branch else "detached"
-        start = f" (from {base})" if base else ""
-        output.write(f"{spec.name} · {_shown(made[spec.name])} {where}{start}")
+        start = f" (from {spec.base})" if spec.base else ""
+        output.write(f"{spec.name} · {show_path(made[spec.name])} {where}{start}")
+
+
+def _as_role_wants(spec: Spec, name: str) -> Spec:
+    """The role's worktree settings, where the command line says nothing."""
+    from bullpen import roles
+
+    home = current_home()
+    pod_roles = home.pod_roles if os.environ.get("BULLPEN_POD") else None
+    rules = roles.load_role(roles.find_role(name, home.roles, pod_roles)).worktree
+    return dataclasses.replace(
+        spec,
+        role=name,
+        base=spec.base or rules.branch_from or "",
+        detached=spec.detached or (rules.use_detached_head and not spec.branch),
+        copy=spec.copy or rules.copy_globs,
+        setup=spec.setup or rules.setup or "",
+    )
 
 
 @command.command()
@@ -218,30 +206,9 @@ def remove(names: Sequence[str], force: bool, keep_branch: bool, repo: Path, as_
         result = worktrees.remove(site, name, force=force, delete_branch=not keep_branch)
         results.append(result)
         if not as_json:
-            _write_removed(result, keep_branch)
+            write_removed(result, keep_branch)
     if as_json:
         output.write_json([_plain(result) for result in results])
-
-
-def _write_removed(result: Removed, keep_branch: bool) -> None:
-    if not result.existed:
-        output.write(f"{result.name} is not there · nothing to do")
-        return
-    text = f"removed {result.name}"
-    if result.branch:
-        text += f" and branch {result.branch}"
-    output.write(text)
-    if result.branch_left and not keep_branch:
-        count = result.unique_commits
-        commits = "1 commit exists" if count == 1 else f"{count} commits exist"
-        output.write(
-            f"kept branch {result.branch_left}: {commits} nowhere else"
-            f" · to drop it: git branch -D {result.branch_left}"
-        )
-    if result.kept:
-        output.write(f"what it dropped is kept for 30 days: bullpen worktree restore {result.name}")
-    if result.aside:
-        output.write(f"its files stay 30 days at {_shown(result.aside)}")
 
 
 @command.command()
@@ -259,13 +226,13 @@ def restore(name: str | None, repo: Path, as_json: bool) -> None:
         if as_json:
             output.write_json({"name": name, "path": path})
         else:
-            output.write(f"{name} is back · {_shown(path)}")
+            output.write(f"{name} is back · {show_path(path)}")
         return
     copies = worktrees.list_kept(site.repo)
     if as_json:
         output.write_json([_plain(copy) for copy in copies])
     elif copies:
-        rows = [[copy.name, f"{_age(copy.kept_at)} ago", copy.ref] for copy in copies]
+        rows = [[copy.name, f"{age_of(copy.kept_at)} ago", copy.ref] for copy in copies]
         output.write_table(["NAME", "KEPT", "REF"], rows)
     else:
         output.write("nothing is kept")
@@ -315,7 +282,7 @@ def info(name: str, repo: Path, as_json: bool) -> None:
         "path": shown(found.path),
         "branch": found.branch or "none (detached)",
         "head": found.head,
-        "state": _state(found),
+        "state": state_of(found),
         "base": f"{found.ahead} ahead of, {found.behind} behind {found.base or 'its start'}",
         "changes": f"{stat.files} files, +{stat.insertions} -{stat.deletions}"
         f", {stat.untracked} untracked",
@@ -396,14 +363,14 @@ def cleanup(
     if everything:
         cleaned = worktrees.full_cleanup(site, force=force)
     else:
-        cleaned = _clean_by_age(site, age, dry_run)
+        cleaned = _clean_byage_of(site, age, dry_run)
     if as_json:
         output.write_json(_plain(cleaned))
     else:
-        _write_cleaned(cleaned, dry_run)
+        write_cleaned(cleaned, dry_run)
 
 
-def _clean_by_age(site: Site, age: timedelta, dry_run: bool) -> Cleaned:
+def _clean_byage_of(site: Site, age: timedelta, dry_run: bool) -> Cleaned:
     home = current_home()
     rest = Cleaned() if dry_run else worktrees.gc(site)
     cleaned = worktrees.cleanup_orphaned(
@@ -427,28 +394,6 @@ def has_ended(home: Home, name: str) -> bool:
     """Whether no agent can be working there: it left an exit record, or there never was one."""
     session = home.session(name)
     return not session.exists() or (session / "exit.json").exists()
-
-
-def _write_cleaned(cleaned: Cleaned, dry_run: bool) -> None:
-    done = "would remove" if dry_run else "removed"
-    for word, items in (("worktree", cleaned.worktrees), ("branch", cleaned.branches)):
-        for name in items:
-            output.write(f"{done}  {word} {name}")
-    for name, reason in cleaned.left.items():
-        output.write(f"kept     {name}: {output.printable(reason)}")
-    for count, text in (
-        (cleaned.pruned, "git's records of worktrees that are gone"),
-        (cleaned.recovered, "what interrupted commands had begun"),
-        (cleaned.expired, "safety copies past their 30 days"),
-    ):
-        if count:
-            output.write(f"{done}  {text} ({count})")
-    if cleaned == Cleaned():
-        output.write("nothing to clean up")
-
-
-def _shown(path: Path) -> str:
-    return output.printable(shown(path))
 
 
 def _plain(value: Any) -> dict[str, Any]:
