@@ -1,0 +1,21 @@
+"""The holder: the small process that owns one program and outlives whoever started it.
+
+Standard library only, and nothing else of the package: a holder runs for days under
+hubs that are upgraded and replaced around it. What it speaks is written down in
+docs/holder-protocol.md; `factory` makes holders, `main` is one.
+"""
+
+import sys
+
+VERSION = 1
+
+# -I -S: no environment, no site-packages; the package is found by the path given.
+_CODE = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from bullpen.holder.factory import main; main()"
+)
+
+
+def command(socket: str) -> list[str]:
+    """The command line of a factory that listens on `socket`."""
+    root = __file__.rpartition("/bullpen/holder/")[0]
+    return [sys.executable, "-I", "-S", "-c", _CODE, root, str(socket)]
