@@ -317,6 +317,25 @@ def test_k4_an_old_exit_record_is_gone_or_replaced(factory: Factory) -> None:
 
 
 @pytest.mark.slow
+def test_k4_a_client_that_reads_at_its_leisure_gets_the_end(factory: Factory) -> None:
+    code = (
+        RAW + "os.write(1, b'READY'); os.read(0, 1); [os.write(1, b'x' * 4000) for _ in range(250)]"
+    )
+    holder = factory.hold(python(code))
+    client = holder.ready()
+    slow = holder.connect(rcvbuf=4096)
+    slow.attach(replay=False)
+    client.type(b"g")
+    client.read_until("E")
+    for _ in range(5):
+        with pytest.raises(AssertionError):
+            wait_until(lambda: False, 0.6)  # it takes its time, three seconds in all
+        slow.buffer += slow.socket.recv(100_000)
+    assert slow.read_until("E").json["code"] == 0
+    assert slow.output == b"x" * 1_000_000
+
+
+@pytest.mark.slow
 def test_k4_the_end_is_not_kept_waiting_by_a_client_that_does_not_read(factory: Factory) -> None:
     code = (
         RAW + "os.write(1, b'READY'); os.read(0, 1); [os.write(1, b'x' * 4000) for _ in range(500)]"

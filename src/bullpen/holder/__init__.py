@@ -9,7 +9,8 @@ import sys
 
 VERSION = 1
 
-# -I -S: no environment, no site-packages; the package is found by the path given.
+# -I -S: no environment, no site-packages; the package is found by the path given. -X utf8:
+# the programs' words and variables are UTF-8 whatever locale the hub was started in.
 _CODE = (
     "import sys; sys.path.insert(0, sys.argv[1]); from bullpen.holder.factory import main; main()"
 )
@@ -18,4 +19,4 @@ _CODE = (
 def command(socket: str) -> list[str]:
     """The command line of a factory that listens on `socket`."""
     root = __file__.rpartition("/bullpen/holder/")[0]
-    return [sys.executable, "-I", "-S", "-c", _CODE, root, str(socket)]
+    return [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, root, str(socket)]

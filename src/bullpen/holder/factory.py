@@ -163,8 +163,21 @@ def _hold(request: Request, connection: socket.socket, listener: socket.socket) 
         code = 0
     except StartError as error:
         _reply(connection, {"ok": False, "error": error.kind, "message": str(error)})
+    except Exception:
+        _leave_trace(request.session)
     finally:
         os._exit(code)
+
+
+def _leave_trace(session: str) -> None:
+    """A holder that dies of a bug takes its program along; somebody will want to know why."""
+    import traceback
+
+    with contextlib.suppress(OSError):
+        path = os.path.join(session, "holder-error.txt")  # noqa: PTH118
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(descriptor, traceback.format_exc().encode())
+        os.close(descriptor)
 
 
 def start(request: Request, listener: socket.socket) -> Holder:

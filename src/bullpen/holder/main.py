@@ -28,7 +28,8 @@ NUDGE_SECONDS = 0.05
 REOPEN_SECONDS = 0.5
 ACCEPT_SECONDS = 0.5
 SWEEP_SECONDS = 10.0
-FAREWELL_SECONDS = 2.0
+FAREWELL_SECONDS = 2.0  # without any progress
+LONGEST_FAREWELL_SECONDS = 10.0
 LONGEST_WAIT_SECONDS = 86_400.0  # poll takes no more than 2^31 ms; a later turn waits on
 DEFAULT_GRACE = 10.0
 
@@ -422,6 +423,22 @@ class Holder:
             self.stopping_until = until
             self.after(grace, lambda: self._signal_group(signal.SIGKILL))
 
+    def _flush_clients(self) -> None:
+        """Whoever goes on reading gets all of it, within limits; who does not is not waited for."""
+        now = time.monotonic()
+        limit, deadline = now + LONGEST_FAREWELL_SECONDS, now + FAREWELL_SECONDS
+        left = self._queued()
+        while left and time.monotonic() < min(limit, deadline):
+            for client in list(self.clients.values()):
+                self._watch(client)
+            self.turn(20)
+            before, left = left, self._queued()
+            if left < before:
+                deadline = time.monotonic() + FAREWELL_SECONDS
+
+    def _queued(self) -> int:
+        return sum(client.queued for client in self.clients.values())
+
     def finish(self) -> None:
         """The program has ended: end what it left, drain, record, say goodbye."""
         if self.stopping_until is not None:
@@ -440,11 +457,7 @@ class Holder:
         write_exit(self.request.session, record)
         for client in list(self.clients.values()):
             self._send(client, json_frame(b"E", record))
-        deadline = time.monotonic() + FAREWELL_SECONDS
-        while any(c.queue for c in self.clients.values()) and time.monotonic() < deadline:
-            for client in self.clients.values():
-                self._watch(client)
-            self.turn(20)
+        self._flush_clients()
         if _identity(self.request.socket) == self.socket_id:  # and not another's by now
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.request.socket)  # noqa: PTH108
