@@ -112,6 +112,7 @@ def test_k4_the_last_output_is_short_text(factory: Factory) -> None:
     assert silent.wait_gone()["last_output"] == ""
 
 
+@pytest.mark.slow
 def test_k3_nothing_that_was_written_before_the_end_is_lost(factory: Factory) -> None:
     for number in range(30):
         mode = ("pty", "pipe")[number % 2]
@@ -120,6 +121,7 @@ def test_k3_nothing_that_was_written_before_the_end_is_lost(factory: Factory) ->
         assert holder.log() == b"x" * 3000 + b"END", (number, mode)
 
 
+@pytest.mark.slow
 def test_k4_a_program_that_ends_at_once_is_noticed_also_under_load(factory: Factory) -> None:
     for holder in [factory.hold(["/bin/true"]) for _ in range(40)]:
         assert holder.wait_gone()["code"] == 0
@@ -176,6 +178,7 @@ def test_k4_stop_without_fields_has_a_grace(factory: Factory) -> None:
     assert client.read_until("E").json["signal"] == signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_k4_a_program_that_ignores_sigterm_is_killed_after_the_grace(factory: Factory) -> None:
     holder = factory.hold(python(DEAF + "signal.pause()\nwhile True: signal.pause()"))
     client = holder.ready()
@@ -204,6 +207,7 @@ def test_k4_a_stopped_program_is_ended_too(factory: Factory) -> None:
     assert holder.connect().stop(1)["signal"] in {signal.SIGTERM, signal.SIGKILL}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["pty", "pipe"])
 @pytest.mark.parametrize("end", ["gently", "deaf"])
 def test_k4_stop_leaves_no_descendant(factory: Factory, mode: str, end: str) -> None:
@@ -229,6 +233,7 @@ def test_k4_who_got_no_signal_does_not_prolong_the_grace(factory: Factory) -> No
     assert_all_gone(factory, holder, {})
 
 
+@pytest.mark.slow
 def test_k4_the_others_of_the_group_have_the_whole_grace(factory: Factory) -> None:
     code = """
 bash -c 'trap "sleep 0.3; echo CLEAN >clean; exit" TERM; echo READY; while :; do sleep 0.05; done' &

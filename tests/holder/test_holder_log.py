@@ -17,6 +17,7 @@ def timings(holder: Holder, name: str = "output.timing") -> list[tuple[float, in
     return [(float(seconds), int(count)) for seconds, count in pairs]
 
 
+@pytest.mark.slow
 def test_k3_five_megabytes_arrive_complete_at_the_client_and_in_the_log(factory: Factory) -> None:
     data = noise(5_000_000)
     holder = factory.hold(python(PRINT_FILE, file_of(factory, data)))

@@ -232,6 +232,7 @@ def test_k2_a_question_is_in_the_live_output_and_in_no_replay(feed: Feeds, what:
     assert program.replay() == b"before  after"
 
 
+@pytest.mark.slow
 def test_k2_a_question_that_is_cut_by_the_rings_start_is_not_asked_or_shown(feed: Feeds) -> None:
     program = feed(ring_bytes=1000)
     for query in QUERIES.values():

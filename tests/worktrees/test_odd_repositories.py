@@ -13,6 +13,8 @@ from bullpen import worktrees
 from bullpen.worktrees import Site, Spec
 from tests.worktrees.conftest import assert_healthy, commit, git, make_repo, refs
 
+pytestmark = pytest.mark.slow  # many, and with many processes each
+
 Failing = Callable[..., worktrees.WorktreeError]
 ALLOW = ("-c", "protocol.file.allow=always")
 NOBODY = 65534
