@@ -6,6 +6,7 @@ and GIT_* are dropped (the suite may run inside an agent, or inside a git hook).
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 BULLPEN = Path(sys.executable).with_name("bullpen")
+STARTER = Path(__file__).parents[1] / "src" / "bullpen" / "starter"
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +71,17 @@ def bullpen(tmp_path: Path) -> Callable[..., Ran]:
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return call
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with the starter files, made without `init`."""
+    root = tmp_path / "home"
+    shutil.copytree(STARTER, root)
+    (root / "pods" / "roles").mkdir()
+    (root / ".bullpen-dir.txt").write_text("v0.1.0\n")
+    monkeypatch.setenv("BULLPEN_DIR", str(root))
+    return root
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:

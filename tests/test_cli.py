@@ -198,3 +198,13 @@ def test_h6_version_imports_nothing_heavy(tmp_path: Path, bullpen: Bullpen) -> N
         "hashlib",
         "subprocess",
     }
+
+
+@pytest.mark.parametrize("words", [(), ("role",), ("worktree",), ("pod",)])
+def test_no_arguments_show_the_help_and_no_error(
+    bullpen: Callable[..., Ran], words: tuple[str, ...]
+) -> None:
+    done = bullpen(*words)
+    assert done.code == 2
+    assert done.out.startswith("Usage: bullpen")
+    assert done.err == ""

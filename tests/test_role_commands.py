@@ -1,5 +1,4 @@
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,18 +13,7 @@ from bullpen.yamlfile import parse
 from tests.conftest import Ran
 from tests.test_settings import data_keys, model_keys, uncommented
 
-STARTER = Path(__file__).parents[1] / "src" / "bullpen" / "starter"
 Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    root = tmp_path / "home"
-    shutil.copytree(STARTER, root)
-    (root / "pods" / "roles").mkdir()
-    (root / ".bullpen-dir.txt").write_text("v0.1.0\n")
-    monkeypatch.setenv("BULLPEN_DIR", str(root))
-    return root
 
 
 def write_role(home: Path, name: str, text: str) -> None:

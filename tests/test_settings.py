@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from bullpen.errors import BullpenError
 from bullpen.settings import Settings, load_settings
+from bullpen.worktrees import Repository, Site
 from bullpen.yamlfile import parse
 
 STARTER = files("bullpen") / "starter" / "config.yaml"
@@ -135,3 +136,11 @@ def test_h10_credentials_are_never_shown(tmp_path: Path, text: str) -> None:
     with pytest.raises(BullpenError) as caught:
         load(tmp_path, text)
     assert "hunter2" not in str(caught.value.to_json())
+
+
+def test_h10_the_worktree_library_has_the_same_defaults(tmp_path: Path) -> None:
+    """`bullpen worktree` does not read settings from a file that sets nothing."""
+    ours, theirs = Settings().worktrees, Site(Repository(tmp_path, tmp_path, None), tmp_path)
+    for name in ("branch_prefix", "pool", "max_depth"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    assert ours.base is None

@@ -1,5 +1,4 @@
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,17 +8,7 @@ from bullpen.cli.commands.validate import kind_of
 from bullpen.yamlfile import parse
 from tests.conftest import Ran
 
-STARTER = Path(__file__).parents[1] / "src" / "bullpen" / "starter"
 Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    root = tmp_path / "home"
-    shutil.copytree(STARTER, root)
-    (root / ".bullpen-dir.txt").write_text("v0.1.0\n")
-    monkeypatch.setenv("BULLPEN_DIR", str(root))
-    return root
 
 
 @pytest.mark.parametrize(

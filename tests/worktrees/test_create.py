@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import stat
+import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -455,3 +456,24 @@ def test_w13_one_base_serves_two_repositories(site: Site, tmp_path: Path, failin
     assert [entry.name for entry in worktrees.list_managed(other)] == ["bob"]
     assert worktrees.remove_all(other) == 1
     assert_healthy(site)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_w4_a_full_disk_undoes_everything_and_is_named(tmp_path: Path, failing: Failing) -> None:
+    repo = make_repo(tmp_path / "big", files=1)
+    commit(repo, "big.txt", os.urandom(1 << 20).hex())
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("no mounting here")
+    try:
+        site = worktrees.open_site(repo, disk / "base")
+        error = failing("GIT_FAILED", worktrees.create_many, site, [Spec("amy"), Spec("bob")])
+        assert "is full" in error.hint
+        assert refs(site) == {"main"}
+        assert worktrees.list_managed(site) == []
+        assert_healthy(site)
+        wait_until(lambda: not list(site.trash.iterdir()))
+    finally:
+        subprocess.run(["umount", disk], check=True)

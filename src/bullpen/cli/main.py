@@ -95,6 +95,9 @@ def run(arguments: list[str]) -> int:
         return _report(error, as_json=bool(shared.get("bullpen.json")))
     except click.exceptions.Exit as leave:
         return leave.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())  # a person who looks around made no error
+        return 2
     except click.ClickException as error:
         _show_usage_error(error)
         return 2

@@ -13,6 +13,7 @@ next caller (`recover`):
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +42,7 @@ from bullpen.worktrees.site import Site, find_checkout, foreign_repository, is_i
 from bullpen.worktrees.state import corrupt
 
 SIDE_BY_SIDE = 8
+FULL_BYTES = 1 << 20
 T = TypeVar("T")
 
 
@@ -234,7 +236,13 @@ def _fill(site: Site, plan: Plan, checkout: Checkout, entry: Entry) -> None:
     else:
         words = []
     if words:
-        git(site.repo, *words, at=checkout, timeout=CHECKOUT_SECONDS, fds=[entry.fd])
+        try:
+            git(site.repo, *words, at=checkout, timeout=CHECKOUT_SECONDS, fds=[entry.fd])
+        except WorktreeError as error:
+            # Git says which file it could not write, but not why.
+            if shutil.disk_usage(checkout.path).free < FULL_BYTES:
+                error.hint = f"the disk of {site.base} is full: make room and try again"
+            raise
     if plan.record is None:
         settle(site.repo, checkout)
     prepare.copy_untracked(site, plan.spec.copy, checkout.path)

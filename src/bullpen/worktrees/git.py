@@ -70,6 +70,7 @@ def open_repository(start: Path) -> Repository:
     """The repository that holds `start`; `NOT_A_REPO` says why there is none."""
     require_git()
     with reported(f"cannot look at {start}", Code.NOT_A_REPO):
+        start = start.absolute()  # "." tells nobody where
         is_directory = start.is_dir()
     if not is_directory:
         raise WorktreeError(Code.NOT_A_REPO, f"no such directory: {start}")
