@@ -92,10 +92,21 @@ class Home:
         return self.sessions / names.check_worktree_name(agent)
 
     def socket(self, name: str, temp: Path = TEMP) -> Path:
-        """What to bind or connect to: an agent's socket, or `hub`'s (no agent has that name)."""
-        if name != HUB:
-            names.check_worktree_name(name)
-        path = self.sockets / (f"{name}.sock" if name == HUB else f"agent.{name}.sock")
+        """What to bind or connect to: an agent's socket, or that of `HUB`.
+
+        No agent is called that: the name is reserved.
+        """
+        if name == HUB:
+            return self._socket(f"{HUB}.sock", temp)
+        return self._socket(f"agent.{names.check_worktree_name(name)}.sock", temp)
+
+    @property
+    def factory_socket(self) -> Path:
+        """Where the process listens that holders are forked from."""
+        return self._socket("factory.sock", TEMP)
+
+    def _socket(self, file: str, temp: Path) -> Path:
+        path = self.sockets / file
         if len(os.fsencode(path)) > SOCKET_BYTES:
             return short_sockets(self, temp) / path.name
         return path

@@ -13,7 +13,7 @@ import click
 
 from bullpen.errors import EXIT_CODES, BullpenError, Kind
 
-# section -> verb -> one line of help; the verb's module is commands/<verb>.py
+# section -> verb -> one line of help; the verb's module is commands/<verb>.py, `-` as `_`
 SECTIONS = {
     "Start": {
         "init": "Make a home for agents here",
@@ -23,8 +23,24 @@ SECTIONS = {
     },
     "Describe": {
         "role": "List, show, make and check roles",
-        "pod": "Look at pod templates",
+        "pod": "Start, list and stop pods; look at their templates",
         "validate": "Check role, template and config files",
+    },
+    "Run": {
+        "run": "Start an agent",
+        "list": "List agents and what they do",
+        "status": "Say how the hub is, or one agent",
+        "explain": "Say why an agent's state is what it is",
+        "stop": "End agents, with their grace",
+        "kill": "End agents at once",
+        "restart": "Start agents again",
+        "gc": "Remove what ended agents left",
+        "hub": "The daemon of this home",
+        "hook": "Report an event of an agent's program",
+    },
+    "Look": {
+        "peek": "Print the current screen of an agent",
+        "send-keys": "Type into an agent's terminal",
     },
     "Work": {
         "worktree": "Make, look at, compare and remove worktrees",
@@ -42,7 +58,9 @@ class Table(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        command: click.Command = import_module(f"bullpen.cli.commands.{name}").command
+        command: click.Command = import_module(
+            f"bullpen.cli.commands.{name.replace('-', '_')}"
+        ).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

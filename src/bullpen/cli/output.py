@@ -1,14 +1,11 @@
 """How results look: aligned text for people, JSON for programs.
 
-The only place that writes to the terminal. Text that came from outside (file
-names, branches, YAML) may hold escape sequences; `printable` makes them visible
-instead of letting them drive the reader's terminal.
+The only place that writes to the terminal.
 """
 
 import json
 import os
 import sys
-import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -16,6 +13,18 @@ from typing import Any
 import click
 
 from bullpen import clock
+from bullpen.text import align, printable, width
+
+__all__ = [
+    "colour",
+    "json_option",
+    "printable",
+    "width",
+    "write",
+    "write_error",
+    "write_json",
+    "write_table",
+]
 
 COLOURS = {"ok": "32", "warn": "33", "fail": "31", "error": "31", "dim": "2", "bold": "1"}
 
@@ -54,13 +63,7 @@ def write_error(message: str, hint: str = "") -> None:
 def write_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Columns aligned by display width; empty `headers` prints rows only."""
     cells = [[printable(cell) for cell in row] for row in rows]
-    everything = [list(headers), *cells] if headers else cells
-    if not everything:
-        return
-    widths = [max(width(row[column]) for row in everything) for column in range(len(everything[0]))]
-    for number, row in enumerate(everything):
-        padded = (cell + " " * (size - width(cell)) for cell, size in zip(row, widths, strict=True))
-        line = "  ".join(padded).rstrip()
+    for number, line in enumerate(align([list(headers), *cells] if headers else cells)):
         write(colour(line, "dim") if headers and number == 0 else line)
 
 
@@ -72,31 +75,8 @@ def colour(text: str, meaning: str, stream: Any = None) -> str:
     return f"\x1b[{COLOURS[meaning]}m{text}\x1b[0m"
 
 
-def printable(text: str, lines: bool = False) -> str:
-    """Control characters and undecodable bytes made visible (`\\x1b`, `\\n`)."""
-    return "".join(
-        char if _is_safe(char) or (lines and char == "\n") else _escape(char) for char in text
-    )
-
-
-def width(text: str) -> int:
-    """Columns that the text takes in a terminal."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in text
-    )
-
-
 def _encode(value: object) -> str:
     return clock.to_text(value) if isinstance(value, datetime) else str(value)
-
-
-def _is_safe(char: str) -> bool:
-    return unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}
-
-
-def _escape(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
 
 
 def _line(stream: Any, text: str) -> None:

@@ -19,6 +19,7 @@ from bullpen.worktrees.cleanup import (
     cleanup_orphaned,
     full_cleanup,
     gc,
+    reason_to_keep,
     remove_all,
 )
 from bullpen.worktrees.create import create, create_many, ensure
@@ -56,6 +57,7 @@ from bullpen.worktrees.state import (
     diff_stat,
     head,
     lock,
+    lock_reason,
     unlock,
 )
 
@@ -97,12 +99,14 @@ __all__ = [
     "list_managed",
     "list_ready",
     "lock",
+    "lock_reason",
     "open_repository",
     "open_site",
     "path_for",
     "persona_exists",
     "persona_path",
     "prune",
+    "reason_to_keep",
     "refill_in_background",
     "remove",
     "remove_all",

@@ -117,6 +117,21 @@ def gc(site: Site, *, now: datetime | None = None) -> Cleaned:
         return Cleaned(recovered=recovered, expired=expired)
 
 
+def reason_to_keep(site: Site, name: str) -> str | None:
+    """Why a clean-up leaves that worktree alone; empty when it may go, None when there is none."""
+    path = path_for(site, name)
+    if not os.path.lexists(path):
+        return None
+    try:
+        found = look(site, name, path)
+        decide(found, force=False, delete_branch=True)
+    except WorktreeError as error:
+        return error.message
+    if found.standing.may_go:
+        return ""
+    return f"{found.standing.unique_commits} commits exist nowhere else"
+
+
 def _remove_if_safe(site: Site, name: str, cleaned: Cleaned, dry_run: bool) -> None:
     try:
         found = look(site, name, path_for(site, name))

@@ -145,6 +145,12 @@ def lock(site: Site, name: str, reason: str = "") -> None:
         admin.set_lock(checkout.admin, " ".join(reason.split()))
 
 
+def lock_reason(site: Site, name: str) -> str | None:
+    """Why it is locked (perhaps an empty text); None when it is not, or not there."""
+    checkout = find_checkout(site, path_for(site, name))
+    return admin.lock_reason(checkout.admin) if checkout else None
+
+
 def unlock(site: Site, name: str) -> None:
     """Lift the protection; unlocking an unlocked one is fine."""
     with reported(f"cannot unlock {name}"), locked(site.repo):

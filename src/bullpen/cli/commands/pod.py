@@ -1,10 +1,13 @@
-"""`bullpen pod`: look at pod templates."""
+"""`bullpen pod`: start, list, stop and attach to pods; look at their templates."""
 
+import uuid
 from typing import TYPE_CHECKING
 
 import click
 
 from bullpen.cli import output
+from bullpen.cli.caller import caller, pod_in_effect
+from bullpen.client.hub import HubClient, raised
 from bullpen.paths import current_home
 
 if TYPE_CHECKING:
@@ -13,7 +16,72 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Look at pod templates."""
+    """Start, list, stop and attach to pods; look at their templates."""
+
+
+@command.command()
+@click.argument("template")
+@click.option("--pod", help="The pod's name (default: BULLPEN_POD, else the template's).")
+@click.option("--prompt", default="", help="What its agents are to do first.")
+@output.json_option
+def launch(template: str, pod: str | None, prompt: str, as_json: bool) -> None:
+    """Start all agents of a template, or none."""
+    asked = {
+        **caller(),
+        "template": template,
+        "run": uuid.uuid4().hex,
+        "pod": pod_in_effect(pod),
+        "prompt": prompt,
+    }
+    steps = []
+    for step in HubClient(current_home()).stream("pods", body=asked):
+        steps.append(step)
+        if "error" in step:
+            raise raised(step["error"])
+        if not as_json and "members" in step:
+            members = " ".join(step["members"])
+            output.write(f"{step['step']:<10}  {members}   {step['seconds']:.1f} s")
+    if as_json:
+        output.write_json(steps)
+    elif steps:
+        name = steps[-1]["pod"]
+        output.write(f"pod {name} is running · bullpen pod attach {name}")
+
+
+@command.command()
+@click.argument("name")
+@click.option("--force", is_flag=True, help="At once, without grace.")
+@output.json_option
+def stop(name: str, force: bool, as_json: bool) -> None:
+    """End all agents of a pod. Their worktrees, branches and sessions stay."""
+    grace = 0 if force else None
+    agents = HubClient(current_home()).delete("pods", name, grace=grace)
+    if as_json:
+        output.write_json(agents)
+        return
+    for agent in agents:
+        output.write(f"{agent['name']} stopped · {output.printable(agent['words'])}")
+
+
+@command.command("list")
+@output.json_option
+def list_pods(as_json: bool) -> None:
+    """List pods and their agents."""
+    found = HubClient(current_home()).get("pods")
+    if as_json:
+        output.write_json(found)
+    elif not found:
+        output.write("no pods · bullpen pod templates, then bullpen pod launch TEMPLATE")
+    else:
+        rows = [
+            (
+                entry["pod"],
+                f"{sum(agent['running'] for agent in entry['agents'])} of {len(entry['agents'])}",
+                ", ".join(agent["name"] for agent in entry["agents"]),
+            )
+            for entry in found
+        ]
+        output.write_table(["POD", "RUNNING", "AGENTS"], rows)
 
 
 @command.command()

@@ -1,0 +1,131 @@
+"""`bullpen hub`: the daemon of this home."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from bullpen import __version__, proc
+from bullpen.cli import output
+from bullpen.client.hub import HubClient
+from bullpen.client.start import answers, start_hub
+from bullpen.errors import BullpenError, Kind
+from bullpen.paths import Home, current_home, shown
+
+STOP_SECONDS = 30.0
+LOOK_AGAIN_SECONDS = 0.02
+
+
+@click.group()
+def command() -> None:
+    """Start, stop and look at the hub. Stopping it never ends agents."""
+
+
+@command.command()
+@click.option("--foreground", is_flag=True, help="Stay, for a supervisor such as systemd.")
+@output.json_option
+def start(foreground: bool, as_json: bool) -> None:
+    """Start the hub, unless it runs."""
+    home = current_home()
+    if foreground:
+        if os.environ.get("BULLPEN_ACTOR"):
+            start_hub(home, os.environ)  # refuses, and says why
+        env = {**os.environ, "BULLPEN_DIR": str(home.root)}
+        os.execve(sys.executable, [sys.executable, "-m", "bullpen.hub.main"], env)
+    if not answers(home):
+        start_hub(home, os.environ)
+    _show(home, as_json)
+
+
+@command.command()
+@output.json_option
+def stop(as_json: bool) -> None:
+    """Stop the hub; agents go on."""
+    home = current_home()
+    stopped = _stop(home)
+    if as_json:
+        output.write_json({"stopped": stopped})
+    else:
+        output.write("hub stopped; agents go on" if stopped else "the hub is not running")
+
+
+@command.command()
+@output.json_option
+def restart(as_json: bool) -> None:
+    """Stop the hub and start it again, in this command's version; agents go on."""
+    home = current_home()
+    if os.environ.get("BULLPEN_ACTOR"):
+        start_hub(home, os.environ)  # refuses before anything is stopped
+    _stop(home)
+    start_hub(home, os.environ)
+    _show(home, as_json)
+
+
+@command.command()
+@output.json_option
+def status(as_json: bool) -> None:
+    """Say whether the hub runs; exit code 3 when it does not."""
+    _show(current_home(), as_json)
+
+
+@command.command()
+@click.option("-f", "--follow", is_flag=True, help="Go on as more is written.")
+@click.option("-n", "--lines", default=50, show_default=True, help="How many lines.")
+def logs(follow: bool, lines: int) -> None:
+    """Print the hub's log (JSON lines)."""
+    path = current_home().logs / "hub.log"
+    if not path.exists():
+        raise BullpenError(f"no log yet: {path}", hint="bullpen hub start", kind=Kind.NOT_FOUND)
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file.readlines()[-lines:]:
+            output.write(output.printable(line.rstrip("\n")))
+        while follow:
+            line = file.readline()
+            if line:
+                output.write(output.printable(line.rstrip("\n")))
+                sys.stdout.flush()
+            else:
+                time.sleep(0.2)
+
+
+@command.command("install-service")
+def install_service() -> None:
+    """Write a systemd user unit that starts the hub when you log in."""
+    from bullpen.component import service
+
+    for line in service.install(current_home(), Path(sys.executable)):
+        output.write(line)
+
+
+def _stop(home: Home) -> bool:
+    """Whether there was one to stop; returns when it is gone."""
+    if not answers(home):
+        return False
+    pid = HubClient(home, start=False).post("shutdown")["pid"]
+    began = proc.start_time(pid)
+    deadline = time.monotonic() + STOP_SECONDS
+    while began is not None and proc.start_time(pid) == began:
+        if time.monotonic() > deadline:
+            raise BullpenError(
+                f"the hub (pid {pid}) did not end within {STOP_SECONDS:g} s",
+                hint="agents do not need it: kill it",
+                kind=Kind.UNAVAILABLE,
+            )
+        time.sleep(LOOK_AGAIN_SECONDS)
+    return True
+
+
+def _show(home: Home, as_json: bool) -> None:
+    found = HubClient(home, start=False).get("status")
+    if as_json:
+        output.write_json(found)
+        return
+    output.write(
+        f"hub {found['version']} serves {output.printable(shown(home.root))}"
+        f" · pid {found['pid']} · port {found['port']}"
+        f" · {found['running']} of {found['agents']} agents running"
+    )
+    if found["version"] != __version__:
+        output.write(f"this command is version {__version__} · bullpen hub restart")

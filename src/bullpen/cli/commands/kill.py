@@ -1,0 +1,24 @@
+"""`bullpen kill`: end agents at once, without grace."""
+
+from collections.abc import Sequence
+
+import click
+
+from bullpen.cli import output
+from bullpen.cli.agents import act_on_each
+from bullpen.client.hub import HubClient
+from bullpen.paths import current_home
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True)
+@output.json_option
+def command(names: Sequence[str], as_json: bool) -> None:
+    """End agents at once: SIGKILL, no grace. Their worktrees and sessions stay."""
+    act_on_each(
+        HubClient(current_home()),
+        list(dict.fromkeys(names)),
+        lambda client, name: client.delete("agents", name, grace=0),
+        "killed",
+        as_json,
+    )

@@ -1,0 +1,24 @@
+"""`bullpen restart`: the same agents once more."""
+
+from collections.abc import Sequence
+
+import click
+
+from bullpen.cli import output
+from bullpen.cli.agents import act_on_each
+from bullpen.client.hub import HubClient
+from bullpen.paths import current_home
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True)
+@output.json_option
+def command(names: Sequence[str], as_json: bool) -> None:
+    """Start agents again: same identity, worktree, environment; stopped first if they run."""
+    act_on_each(
+        HubClient(current_home()),
+        list(dict.fromkeys(names)),
+        lambda client, name: client.post("agents", name, "restart"),
+        "started again",
+        as_json,
+    )

@@ -1,0 +1,1 @@
+"""The daemon of one home: it decides and remembers; holders only hold."""

@@ -1,0 +1,81 @@
+"""What a hub does first: find every agent again, and finish what ended while nobody looked.
+
+Session directories say who there is, holders' sockets and records say what is true, the
+event log says what was already told. Everything here can be repeated.
+"""
+
+import asyncio
+import logging
+import time
+
+from pydantic import ValidationError
+
+from bullpen.errors import BullpenError
+from bullpen.hub import hooks, pods, sessions
+from bullpen.hub.holders import is_dead
+from bullpen.hub.registry import Live
+from bullpen.hub.supervise import Supervisor
+from bullpen.model.agent import Agent
+from bullpen.model.event import Event
+from bullpen.model.state import VIEW, Launched, View, fold
+
+log = logging.getLogger("bullpen.hub")
+
+AT_ONCE = 64
+
+
+async def adopt(supervisor: Supervisor) -> None:
+    """Fill the registry; returns when each agent has been asked for once."""
+    home, registry = supervisor.home, supervisor.registry
+    await asyncio.to_thread(sessions.sweep, home)
+    states = await asyncio.to_thread(supervisor.store.last_states)
+    for name in await asyncio.to_thread(sessions.names, home):
+        try:
+            agent = await asyncio.to_thread(sessions.load, home, name)
+        except BullpenError as error:
+            registry.broken[name] = error.message
+            log.error("cannot read a session", extra={"agent": name, "reason": error.message})
+            continue
+        live = Live(agent, _last_view(agent, states.get(name)))
+        if live.view.is_over:
+            live.over.set()
+        registry.put(live)
+    await asyncio.to_thread(_note_strays, supervisor)
+    several = asyncio.Semaphore(AT_ONCE)
+    async with asyncio.TaskGroup() as group:
+        for live in registry:
+            if live.is_running:
+                group.create_task(_adopt_one(supervisor, live, several))
+    await pods.recover(supervisor)
+
+
+def _note_strays(supervisor: Supervisor) -> None:
+    """Holders that live but whose session directory somebody removed: shown, not ended."""
+    registry = supervisor.registry
+    for path in supervisor.home.sockets.glob("agent.*.sock"):
+        name = path.name.removeprefix("agent.").removesuffix(".sock")
+        if registry.find(name) is None and name not in registry.broken:
+            socket = supervisor.home.socket(name)  # the same, perhaps by a shorter path
+            if not is_dead(socket):
+                registry.broken[name] = (
+                    f"its session directory is gone, but its program runs · bullpen attach {name}"
+                )
+
+
+async def _adopt_one(supervisor: Supervisor, live: Live, several: asyncio.Semaphore) -> None:
+    async with several:
+        # What was said while nobody listened comes before what is true now.
+        await hooks.take_spooled(supervisor, live)
+        if not await supervisor.settle(live):
+            supervisor.look_again_later(live)
+
+
+def _last_view(agent: Agent, event: Event | None) -> View:
+    """The view that was recorded last for this run; for a run that nothing is known of, its
+    beginning."""
+    if event is not None and event.data.get("run") == agent.run:
+        try:
+            return VIEW.validate_python(event.data)
+        except ValidationError:
+            log.warning("cannot read a recorded state", extra={"agent": agent.name})
+    return fold(None, Launched(at=time.time(), run=agent.run))

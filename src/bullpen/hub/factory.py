@@ -1,0 +1,108 @@
+"""The process that holders are forked from: started by the hub, lost and replaced at any time.
+
+A factory that an earlier hub left is told to leave first: it may run older code. Whatever
+it forked before it left is found by adoption.
+"""
+
+import asyncio
+import contextlib
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+from bullpen import holder
+from bullpen.errors import BullpenError, Kind
+from bullpen.hub import holders
+
+START_SECONDS = 20.0
+LOOK_AGAIN_SECONDS = 0.005
+
+KINDS = {
+    "invalid": Kind.INVALID,
+    "not_found": Kind.NOT_FOUND,
+    "denied": Kind.DENIED,
+    "exists": Kind.CONFLICT,
+    "failed": Kind.COMMAND_FAILED,
+}
+
+
+class Factory:
+    """The one factory of this hub."""
+
+    def __init__(self, socket: Path, files_limit: int) -> None:
+        self.socket = socket
+        self.files_limit = files_limit  # the person's own; the hub raised its own
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Tell an old one to leave, start ours, wait until it answers."""
+        async with self._starting:
+            if not await self._answers():
+                await self._replace()
+
+    async def _answers(self) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            return False
+        try:
+            answer = await holders.request(self.socket, {"do": "ping"})
+        except (OSError, TimeoutError):
+            return False
+        return bool(answer["pid"] == self._process.pid)
+
+    async def _replace(self) -> None:
+        with contextlib.suppress(OSError, TimeoutError):
+            await holders.request(self.socket, {"do": "leave"})
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()  # it does not answer; its holders do not need it
+            self._process.wait()
+        self._process = process = await asyncio.to_thread(self._spawn)
+        async with asyncio.timeout(START_SECONDS):
+            while not await self._answers():
+                if process.poll() is not None:
+                    raise BullpenError(
+                        f"the factory of holders ended at once ({process.returncode})",
+                        hint="bullpen hub logs",
+                        kind=Kind.UNAVAILABLE,
+                    )
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        process = subprocess.Popen(
+            holder.command(str(self.socket)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            env={"PATH": os.defpath},
+            cwd="/",
+        )
+        # Programs get the limit that they would have had in the person's shell.
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (self.files_limit, hard))
+        return process
+
+    async def hold(self, fields: holders.Record) -> holders.Record:
+        """Start one holder; what it says of itself. A lost factory is replaced, once."""
+        asked = {"do": "hold", **fields}
+        try:
+            answer = await holders.request(self.socket, asked)
+        except (OSError, TimeoutError):
+            await self.start()
+            try:
+                answer = await holders.request(self.socket, asked)
+            except (OSError, TimeoutError) as error:
+                raise BullpenError(
+                    f"the factory of holders does not answer: {error}",
+                    hint="bullpen hub restart",
+                    kind=Kind.UNAVAILABLE,
+                ) from error
+        if not answer["ok"]:
+            raise BullpenError(answer["message"], kind=KINDS[answer["error"]])
+        return answer
+
+    def leave(self) -> None:
+        """End the process; holders stay."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()

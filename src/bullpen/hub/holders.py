@@ -1,0 +1,194 @@
+"""The hub's side of the holders' sockets: one quiet connection to each, short ones to ask.
+
+A link is told of its program's end and nothing else (it does not attach, so no output comes
+this way). Nothing here decides what an answer means. Frames: docs/holder-protocol.md.
+"""
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from bullpen.errors import BullpenError, Kind
+from bullpen.holder.frames import BrokenFrameError, Reader, frame, json_frame, parse_json
+
+ANSWER_SECONDS = 10.0
+
+Record = dict[str, Any]
+
+
+class Link(asyncio.Protocol):
+    """A connection that stays. `on_end` gets the exit record, `on_lost` is for an end without."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.greeting: asyncio.Future[Record] = loop.create_future()
+        self.on_end: Callable[[Record], None] = _ignore
+        self.on_lost: Callable[[], None] = _nothing
+        self._reader = Reader()
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[tuple[bytes, bytes]] | None = None
+        self._asking = asyncio.Lock()
+        self._over = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            frames = self._reader.feed(data)
+        except BrokenFrameError:
+            self.close()
+            return
+        for kind, payload in frames:
+            self._handle(kind, payload)
+
+    def _handle(self, kind: bytes, payload: bytes) -> None:
+        if kind == b"H" and not self.greeting.done():
+            self.greeting.set_result(dict(parse_json(payload)))
+        elif kind == b"E":
+            self._over = True
+            self.on_end(dict(parse_json(payload)))
+        elif kind in (b"K", b"F", b"S") and self._answer and not self._answer.done():
+            self._answer.set_result((kind, payload))
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        gone = ConnectionResetError("the holder closed the connection")
+        if not self.greeting.done():
+            self.greeting.set_exception(gone)
+            self.greeting.exception()  # perhaps nobody waits for it any more
+        if self._answer and not self._answer.done():
+            self._answer.set_exception(gone)
+        if not self._over:
+            self._over = True
+            self.on_lost()
+
+    async def ask(self, kind: bytes, fields: Record | None = None) -> Record:
+        """One request and its answer."""
+        async with self._asking:
+            if self._transport is None or self._transport.is_closing():
+                raise ConnectionResetError("not connected")
+            self._answer = asyncio.get_running_loop().create_future()
+            self._transport.write(json_frame(kind, fields) if fields else frame(kind))
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answered, payload = await self._answer
+        answer = dict(parse_json(payload))
+        if answered == b"F":
+            raise BullpenError(str(answer["message"]), kind=Kind.COMMAND_FAILED)
+        return answer
+
+    def close(self) -> None:
+        """Without telling anybody."""
+        self._over = True
+        if self._transport is not None:
+            self._transport.abort()
+
+
+async def connect(path: Path) -> Link:
+    """A link to the holder at that socket, greeted. OSError or TimeoutError when there is none."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(ANSWER_SECONDS):
+        _, link = await loop.create_unix_connection(Link, str(path))
+        try:
+            await asyncio.shield(link.greeting)
+        except BaseException:
+            link.close()
+            raise
+    return link
+
+
+async def type_into(path: Path, data: bytes) -> None:
+    """Type to the program; returns when the holder has taken it."""
+    async with _attached(path, {"replay": False, "nudge": False}) as (reader, writer):
+        for start in range(0, len(data), 1 << 16):
+            writer.write(frame(b"I", data[start : start + (1 << 16)]))
+            await writer.drain()
+        writer.write(frame(b"S"))
+        frames = Reader()
+        while True:
+            for kind, payload in frames.feed(await _more(reader)):
+                if kind == b"F":
+                    raise BullpenError(
+                        str(parse_json(payload)["message"]), kind=Kind.COMMAND_FAILED
+                    )
+                if kind == b"S":
+                    return
+
+
+async def replay(path: Path) -> tuple[Record, bytes]:
+    """The greeting, and the bytes that bring a terminal of that size to the present."""
+    asked = {"read_only": True, "replay": True, "nudge": False}
+    async with _attached(path, asked) as (reader, _writer):
+        frames = Reader()
+        greeting: Record = {}
+        while True:
+            for kind, payload in frames.feed(await _more(reader)):
+                if kind == b"H":
+                    greeting = dict(parse_json(payload))
+                elif kind == b"P":
+                    return greeting, payload
+
+
+class _attached(contextlib.AbstractAsyncContextManager[Any]):
+    """A connection of its own, attached, for as long as the block takes."""
+
+    def __init__(self, path: Path, fields: Record) -> None:
+        self.path, self.fields = path, fields
+
+    async def __aenter__(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            reader, self.writer = await asyncio.open_unix_connection(str(self.path))
+        self.writer.write(json_frame(b"A", self.fields))
+        return reader, self.writer
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+async def _more(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(ANSWER_SECONDS):
+        data = await reader.read(1 << 16)
+    if not data:
+        raise ConnectionResetError("the holder closed the connection")
+    return data
+
+
+def is_dead(path: Path) -> bool:
+    """Whether nobody listens on that socket; proved by the kernel's refusal, not by silence."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return True
+        except OSError:
+            return False
+    return False
+
+
+async def request(path: Path, fields: Record) -> Record:
+    """One request to a factory: a line in, a line out."""
+    async with asyncio.timeout(ANSWER_SECONDS):
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        try:
+            writer.write(json.dumps(fields).encode() + b"\n")
+            line = await reader.readline()
+        finally:
+            writer.close()
+    if not line:
+        raise ConnectionResetError("the factory closed the connection")
+    answer: Record = json.loads(line)
+    return answer
+
+
+def _ignore(_record: Record) -> None:
+    """Until somebody wants to know."""
+
+
+def _nothing() -> None:
+    """Until somebody wants to know."""

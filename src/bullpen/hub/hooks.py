@@ -1,0 +1,90 @@
+"""Hooks: what an engine says about itself, received or found where it was left meanwhile.
+
+Kept are the event's name, the tool, ids and a little text, never file contents.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from bullpen.engines import get_engine
+from bullpen.hub.registry import Live
+from bullpen.hub.supervise import Supervisor
+from bullpen.model.event import Draft
+
+log = logging.getLogger("bullpen.hub")
+
+SPOOL = "hooks.spool"
+TEXT_CHARACTERS = 200
+IDS = ("session_id", "tool_use_id", "prompt_id", "agent_id", "agent_type", "source", "reason")
+TEXTS = ("message", "prompt", "error")
+
+
+async def receive(supervisor: Supervisor, live: Live, body: bytes) -> None:
+    """Record one hook and the state it leads to."""
+    if (supervisor.home.session(live.agent.name) / SPOOL).exists():
+        await take_spooled(supervisor, live)
+    await _take(supervisor, live, body, time.time(), "")
+
+
+async def take_spooled(supervisor: Supervisor, live: Live) -> None:
+    """Hooks that came while the hub was away, in their order, each once."""
+    path = supervisor.home.session(live.agent.name) / SPOOL
+    taken = path.with_name(f"{SPOOL}.taken")
+    lines = await asyncio.to_thread(_take_file, path, taken)
+    for number, (at, body) in enumerate(lines):
+        await _take(supervisor, live, body, at, f"spool:{live.agent.run}:{at}:{number}")
+    if lines:
+        await asyncio.to_thread(taken.unlink, missing_ok=True)
+
+
+async def _take(supervisor: Supervisor, live: Live, body: bytes, at: float, key: str) -> None:
+    try:
+        hook = json.loads(body)
+    except (ValueError, RecursionError):
+        hook = None
+    if not isinstance(hook, dict):
+        data: dict[str, Any] = {"run": live.agent.run, "malformed": len(body)}
+        await supervisor.observe(live, None, _draft(live, at, data, key))
+        return
+    seen = get_engine(live.agent.engine).observe(hook, at)
+    await supervisor.observe(live, seen, _draft(live, at, summary(live.agent.run, hook), key))
+
+
+def summary(run: str, hook: dict[str, Any]) -> dict[str, Any]:
+    """What of a hook is kept."""
+    kept: dict[str, Any] = {"run": run, "event": str(hook.get("hook_event_name", ""))[:80]}
+    if hook.get("tool_name"):
+        kept["tool"] = str(hook["tool_name"])[:80]
+    for name in IDS:
+        if isinstance(hook.get(name), str):
+            kept[name] = hook[name][:80]
+    for name in TEXTS:
+        if isinstance(hook.get(name), str):
+            kept["text"] = hook[name][:TEXT_CHARACTERS]
+    return kept
+
+
+def _draft(live: Live, at: float, data: dict[str, Any], key: str) -> Draft:
+    return Draft(time=at, kind="hook.received", agent=live.agent.name, data=data, key=key)
+
+
+def _take_file(path: Path, taken: Path) -> list[tuple[float, bytes]]:
+    """The spooled lines. Renamed first, so that who spools now begins a new file; one that a
+    killed hub had taken is read again (each line has a key of its own)."""
+    if not taken.exists():
+        try:
+            path.rename(taken)
+        except FileNotFoundError:
+            return []
+    found = []
+    for line in taken.read_bytes().splitlines():
+        at, _, body = line.partition(b"\t")
+        try:
+            found.append((float(at), body))
+        except ValueError:
+            log.warning("a spooled hook has no time", extra={"path": str(taken)})
+    return found

@@ -1,0 +1,257 @@
+"""`/agents`: list, start, look at, type into, stop, start again."""
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import PlainTextResponse
+
+from bullpen import worktrees
+from bullpen.errors import BullpenError, Kind
+from bullpen.hub import holders, hooks, render
+from bullpen.hub.guard import owner_only, owner_or_self
+from bullpen.hub.http.state import Hub, HubPart
+from bullpen.hub.launch import open_site
+from bullpen.hub.registry import Live
+from bullpen.model.agent import Agent
+from bullpen.model.event import Draft
+from bullpen.model.launch import Launch
+from bullpen.model.state import Evidence, State, Value, words
+from bullpen.terminal.screen import Screen
+
+router = APIRouter(tags=["agents"])
+owner = Depends(owner_only)
+itself = Depends(owner_or_self)
+
+Name = Annotated[str, Path(max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]*$")]
+Grace = Annotated[float | None, Query(ge=0, le=86400, description="seconds before SIGKILL")]
+TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {}}, "description": "JSON, or with text=true plain text"}
+}
+
+
+class Shown(Agent):
+    """An agent as the API shows it: its identity and what it is doing."""
+
+    token_hash: str = Field(default="", exclude=True)
+    state: State
+    words: str
+    since: float
+    running: bool
+
+
+def shown(live: Live) -> Shown:
+    """The agent with its state."""
+    return Shown(
+        **live.agent.model_dump(),
+        state=live.view.state,
+        words=words(live.view.state),
+        since=live.view.since,
+        running=live.is_running,
+    )
+
+
+class Agents(Value):
+    """All of them, and session directories that cannot be read."""
+
+    agents: tuple[Shown, ...]
+    broken: dict[str, str]
+
+
+@router.get("/agents", response_model=Agents, responses=TEXT)
+async def list_agents(
+    hub: HubPart,
+    pod: Annotated[str | None, Query(max_length=80)] = None,
+    own_pod: Annotated[str, Query(max_length=80)] = "",
+    text: bool = False,
+    colour: bool = False,
+) -> Any:
+    """All agents, or those of a pod (`*`: of all pods). `text`: as `bullpen list` prints them."""
+    wanted = pod if pod is not None else own_pod
+    lives = [live for live in hub.registry if wanted in ("", "*") or live.agent.pod == wanted]
+    if text:
+        grouped = wanted in ("", "*")
+        body = render.list_text(lives, hub.registry.broken, grouped=grouped, colour=colour)
+        return PlainTextResponse(body)
+    return Agents(agents=tuple(map(shown, lives)), broken=hub.registry.broken)
+
+
+@router.post("/agents", status_code=201, response_model=Shown, dependencies=[owner])
+async def start_agent(hub: HubPart, asked: Launch) -> Any:
+    """Start an agent; answered when its program runs."""
+    return shown(await hub.supervisor.launch(asked))
+
+
+@router.get("/agents/{name}", response_model=Shown, responses=TEXT)
+async def get_agent(hub: HubPart, name: Name, text: bool = False) -> Any:
+    """One agent."""
+    live = hub.registry.get(name)
+    return PlainTextResponse(render.agent_text(live)) if text else shown(live)
+
+
+@router.delete("/agents/{name}", response_model=Shown, dependencies=[owner])
+async def stop_agent(hub: HubPart, name: Name, grace: Grace = None) -> Any:
+    """End its program; answered when it is over. Its session stays until `gc`."""
+    return shown(await hub.supervisor.stop(name, grace))
+
+
+@router.post("/agents/{name}/restart", response_model=Shown, dependencies=[owner])
+async def restart_agent(hub: HubPart, name: Name, grace: Grace = None) -> Any:
+    """Start it again with the same identity; stopped first if it runs."""
+    return shown(await hub.supervisor.restart(name, grace))
+
+
+class Input(BaseModel):
+    """What is typed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: Annotated[str, Field(min_length=1, max_length=1 << 20)]
+
+
+class Typed(Value):
+    """How many bytes were taken."""
+
+    bytes: int
+
+
+@router.post("/agents/{name}/input", response_model=Typed, dependencies=[owner])
+async def type_into(hub: HubPart, name: Name, given: Input) -> Any:
+    """Type into its terminal."""
+    live = _running(hub, name)
+    try:
+        data = given.text.encode()
+    except UnicodeEncodeError as error:
+        raise BullpenError("half a surrogate is no text") from error
+    await _asked(name, holders.type_into(hub.home.socket(name), data))
+    await hub.supervisor.observe(
+        live,
+        None,
+        Draft(time=time.time(), kind="input.typed", agent=name, data={"bytes": len(data)}),
+    )
+    return Typed(bytes=len(data))
+
+
+class Screenful(Value):
+    """What the terminal shows now."""
+
+    rows: int
+    cols: int
+    lines: tuple[str, ...]
+    cursor: tuple[int, int]  # column and row, from 0
+
+
+@router.get("/agents/{name}/screen", response_model=Screenful, dependencies=[itself])
+async def get_screen(hub: HubPart, name: Name, text: bool = False) -> Any:
+    """Its terminal's screen as text."""
+    _running(hub, name)
+    greeting, data = await _asked(name, holders.replay(hub.home.socket(name)))
+    found = await asyncio.to_thread(_screen, greeting["rows"], greeting["cols"], data)
+    return PlainTextResponse("\n".join(found.lines) + "\n") if text else found
+
+
+def _screen(rows: int, cols: int, data: bytes) -> Screenful:
+    screen = Screen(rows, cols)
+    screen.feed(data)
+    return Screenful(
+        rows=rows,
+        cols=cols,
+        lines=tuple(screen.lines()),
+        cursor=(screen.cursor.col, screen.cursor.row),
+    )
+
+
+class Explained(Value):
+    """A state, with what it rests on."""
+
+    state: State
+    words: str
+    since: float
+    decided_by: str
+    evidence: tuple[Evidence, ...]
+
+
+@router.get("/agents/{name}/explain", response_model=Explained, responses=TEXT)
+async def explain(hub: HubPart, name: Name, text: bool = False) -> Any:
+    """Its state, and the evidence."""
+    live = hub.registry.get(name)
+    if text:
+        return PlainTextResponse(render.explain_text(live))
+    view = live.view
+    return Explained(
+        state=view.state,
+        words=words(view.state),
+        since=view.since,
+        decided_by=view.decided_by,
+        evidence=view.evidence,
+    )
+
+
+class Diff(Value):
+    """How far an agent's worktree is from where it began."""
+
+    files: int
+    added: int
+    deleted: int
+    uncommitted: tuple[str, ...]
+
+
+@router.get("/agents/{name}/diff", response_model=Diff, dependencies=[itself])
+async def get_diff(hub: HubPart, name: Name) -> Any:
+    """What it has changed in its worktree."""
+    agent = hub.registry.get(name).agent
+    if agent.worktree is None:
+        raise BullpenError(f"{name} has no worktree of its own", kind=Kind.CONFLICT)
+    return await asyncio.to_thread(_diff, hub, agent)
+
+
+def _diff(hub: Hub, agent: Agent) -> Diff:
+    from pathlib import Path as FilePath
+
+    assert agent.worktree is not None
+    site = open_site(hub.home, hub.settings, FilePath(agent.worktree.repo))
+    stat = worktrees.diff_stat(site, agent.worktree.name)
+    changed = worktrees.changes(site, agent.worktree.name)
+    return Diff(
+        files=stat.files,
+        added=stat.insertions,
+        deleted=stat.deletions,
+        uncommitted=tuple(changed),
+    )
+
+
+@router.post("/agents/{name}/hooks", status_code=200, dependencies=[itself])
+async def receive_hook(
+    hub: HubPart,
+    name: Name,
+    request: Request,
+    _body: Annotated[dict[str, Any] | None, Body(description="the hook's own JSON")] = None,
+) -> Response:
+    """A hook of its engine. Never an error for what is in it."""
+    await hooks.receive(hub.supervisor, hub.registry.get(name), await request.body())
+    return PlainTextResponse("")
+
+
+def _running(hub: Hub, name: str) -> Live:
+    live = hub.registry.get(name)
+    if not live.is_running:
+        raise BullpenError(
+            f"{name} is not running: {words(live.view.state)}",
+            hint=f"bullpen restart {name}",
+            kind=Kind.CONFLICT,
+        )
+    return live
+
+
+async def _asked(name: str, question: Any) -> Any:
+    """The holder's answer; a holder that gives none is no failure of the hub."""
+    try:
+        return await question
+    except (OSError, TimeoutError) as error:
+        raise BullpenError(
+            f"the holder of {name} does not answer: {error}",
+            hint=f"bullpen explain {name}",
+            kind=Kind.CONFLICT,
+        ) from error

@@ -1,0 +1,179 @@
+"""From what a person asked to a launch plan: a value that says everything a start needs.
+
+Reads roles and settings, decides, touches nothing. `supervise` carries plans out.
+"""
+
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from bullpen import clock, worktrees
+from bullpen.engines import Engine, Start, get_engine
+from bullpen.errors import BullpenError
+from bullpen.hub.environment import agent_environment
+from bullpen.hub.sessions import Settled
+from bullpen.hub.tokens import hash_of, new_token
+from bullpen.model import names
+from bullpen.model.agent import Agent, Place
+from bullpen.model.launch import Launch
+from bullpen.model.role import Role
+from bullpen.overrides import apply_overrides
+from bullpen.paths import Home
+from bullpen.roles import RoleFile, find_role, load_role, resolve_root_dir
+from bullpen.settings import Settings
+from bullpen.worktrees import Site, Spec
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The worktree of a plan: where, and as what it is made if it is not there."""
+
+    site: Site
+    spec: Spec
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a start needs."""
+
+    agent: Agent
+    settled: Settled
+    engine: Engine
+    start: Start
+    tree: Tree | None = None
+
+
+def wanted_name(asked: Launch) -> str:
+    """The name that the agent gets, or that a number is added to."""
+    if asked.name is not None:
+        return names.check_name("agent", asked.name)
+    if asked.role is not None:
+        return names.check_name("agent", asked.role)
+    if asked.words:
+        return names.check_name("agent", names.slug(Path(asked.words[0]).name))
+    raise BullpenError(
+        "neither a role nor a program to run",
+        hint="bullpen run --role ROLE · bullpen run -- PROGRAM",
+    )
+
+
+def plan_launch(
+    home: Home, settings: Settings, asked: Launch, name: str, last: Agent | None, branch: str = ""
+) -> Plan:
+    """The plan for an agent of that name; `last` is what ran under it before."""
+    if asked.resume and last is None:
+        raise BullpenError(f"{name} has no conversation to resume", hint="leave --resume out")
+    if asked.role is None and asked.overrides:
+        raise BullpenError("overrides change a role, and none is given", hint="--role ROLE")
+    if asked.pod:
+        names.check_name("pod", asked.pod)
+    directory = _directory(asked.cwd)
+    role, file = None, None
+    if asked.role is not None:
+        file = find_role(asked.role, home.roles, home.pod_roles if asked.pod else None)
+        role = apply_overrides(load_role(file), asked.overrides)
+        directory = resolve_root_dir(role, directory, home.root)
+    engine = get_engine(role.agent_type if role else "command")
+    start = Start(role, asked.words, asked.prompt, asked.resume)
+    argv = engine.argv(start)
+    token = new_token()
+    tree = _tree(home, settings, role, file, name, branch, directory) if role else None
+    cwd, place = directory, None
+    if tree is not None:
+        # The same sub-directory, in the agent's own checkout.
+        root = worktrees.path_for(tree.site, name)
+        cwd = root / directory.relative_to(tree.site.repo.root or directory)
+        place = Place(name=name, repo=str(tree.site.repo.common_dir), path=str(root))
+    agent = Agent(
+        name=name,
+        run=asked.run or uuid.uuid4().hex,
+        role=role.name if role else "",
+        pod=asked.pod or "",
+        engine=engine.name,
+        model=(role.model or "") if role else "",
+        birth_branch=tree.spec.birth_branch if tree else "",
+        cwd=str(cwd),
+        worktree=place,
+        command=argv,
+        overrides=asked.overrides,
+        created=last.created if last else clock.to_text(clock.now()),
+        token_hash=hash_of(token),
+    )
+    env = agent_environment(
+        asked.env,
+        role.env if role else {},
+        own_variables(home, agent, token),
+        str(home.sockets / "ssh-agent"),
+    )
+    settled = Settled(env=env, umask=asked.umask, rows=asked.rows, cols=asked.cols)
+    return Plan(agent, settled, engine, start, tree)
+
+
+def plan_restart(home: Home, settings: Settings, last: Agent, settled: Settled) -> Plan:
+    """The same agent once more: same identity, environment and command line, a new run."""
+    agent = last.model_copy(update={"run": uuid.uuid4().hex})
+    tree = None
+    if last.worktree is not None:
+        site = open_site(home, settings, Path(last.worktree.repo))
+        tree = Tree(site, Spec(last.name, branch=last.birth_branch, role=last.role))
+    return Plan(
+        agent, settled, get_engine(last.engine), Start(None, last.command, resume=True), tree
+    )
+
+
+def own_variables(home: Home, agent: Agent, token: str) -> dict[str, str]:
+    """What makes a `bullpen` inside the agent act as that agent."""
+    return {
+        "BULLPEN_DIR": str(home.root),
+        "BULLPEN_ACTOR": agent.name,
+        "BULLPEN_ROLE": agent.role,
+        "BULLPEN_POD": agent.pod,
+        "BULLPEN_SESSION_DIR": str(home.session(agent.name)),
+        "BULLPEN_PARENT": agent.parent,
+        "BULLPEN_TOKEN": token,
+    }
+
+
+def open_site(home: Home, settings: Settings, repo: Path) -> Site:
+    """The site of that repository under this home's settings."""
+    rules = settings.worktrees
+    return worktrees.open_site(
+        repo,
+        # A relative base is relative to the home.
+        home.root / Path(rules.base).expanduser() if rules.base else home.worktrees,
+        branch_prefix=rules.branch_prefix,
+        pool=rules.pool,
+        max_depth=rules.max_depth,
+    )
+
+
+def _tree(
+    home: Home,
+    settings: Settings,
+    role: Role,
+    file: RoleFile | None,
+    name: str,
+    branch: str,
+    directory: Path,
+) -> Tree | None:
+    if not role.worktree.enabled:
+        return None
+    wanted = role.worktree
+    spec = Spec(
+        name,
+        branch=branch,
+        base=wanted.branch_from or "",
+        detached=wanted.use_detached_head,
+        role=role.name,
+        persona=file.persona if file else None,
+        copy=wanted.copy_globs,
+        setup=wanted.setup or "",
+    )
+    return Tree(open_site(home, settings, directory), spec)
+
+
+def _directory(text: str) -> Path:
+    path = Path(text)
+    if not path.is_absolute() or not path.is_dir():
+        raise BullpenError(f"no directory to start in: {text}", hint="start it from another")
+    return path

@@ -1,0 +1,164 @@
+"""The hub's process: wires the parts, serves until told to stop. No logic of its own.
+
+Started by `client.start` or `bullpen hub start --foreground`. Everything is imported before
+it serves, so that an upgrade under a running hub does no harm.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+
+from bullpen import __version__
+from bullpen.component import logs
+from bullpen.errors import BullpenError, Kind
+from bullpen.hub import place, tokens
+from bullpen.hub.adopt import adopt
+from bullpen.hub.factory import Factory
+from bullpen.hub.feed import Feed
+from bullpen.hub.guard import Guard
+from bullpen.hub.http.app import make_app
+from bullpen.hub.http.state import Hub
+from bullpen.hub.registry import Registry
+from bullpen.hub.store import Store
+from bullpen.hub.supervise import Supervisor
+from bullpen.model.event import Draft, Event
+from bullpen.paths import HUB, Home, find_home, person_home
+from bullpen.settings import Settings, load_settings
+
+log = logging.getLogger("bullpen.hub")
+
+LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
+LEAVE_SECONDS = 2  # for requests under way; streams are cut, and resume
+
+
+class Server(uvicorn.Server):
+    """Uvicorn without its ten wake-ups a second: an idle hub sleeps."""
+
+    def __init__(self, config: uvicorn.Config, stop: asyncio.Event) -> None:
+        super().__init__(config)
+        self.stop = stop
+
+    async def main_loop(self) -> None:
+        await self.stop.wait()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # `serve` has its own
+
+
+def main() -> None:
+    """Serve the home named by BULLPEN_DIR; the answer of the start goes to a descriptor."""
+    ready = int(sys.argv[1]) if len(sys.argv) > 1 else None
+    try:
+        home = find_home(os.environ, Path("/"), person_home())
+        serve(home, ready)
+    except place.AlreadyServedError:
+        _tell(ready, {"ok": False, "served": True})
+        if ready is None:
+            raise SystemExit("another hub serves this home") from None
+    except BullpenError as error:
+        _tell(ready, {"ok": False, **error.to_json()})
+        raise SystemExit(f"hub: {error.message}") from error
+    except OSError as error:
+        what = ": ".join(filter(None, (error.strerror or str(error), error.filename)))
+        failed = BullpenError(f"the hub cannot start: {what}", kind=Kind.UNAVAILABLE)
+        _tell(ready, {"ok": False, **failed.to_json()})
+        raise SystemExit(f"hub: {failed.message}") from error
+
+
+def serve(home: Home, ready: int | None) -> None:
+    """Take the home and serve it; returns when told to stop."""
+    lock = place.take_lock(home)
+    settings = load_settings(home.config_file)
+    owner = tokens.owner_token(home)
+    logs.configure(
+        home.logs / "hub.log", component="hub", level=LEVELS[settings.log_level], secrets=[owner]
+    )
+    store = Store.open(home.root / "state.db")
+    try:
+        uvicorn_loop = uvicorn.Config("", loop="uvloop").get_loop_factory()
+        with asyncio.Runner(loop_factory=uvicorn_loop) as runner:
+            runner.run(_serve(home, settings, store, owner, ready))
+    finally:
+        store.close()
+        os.close(lock)
+
+
+async def _serve(
+    home: Home, settings: Settings, store: Store, owner: str, ready: int | None
+) -> None:
+    port = os.environ.get("BULLPEN_PORT", "")
+    tcp = place.bind_port(home, int(port) if port.isdigit() else settings.port)
+    local = place.bind_socket(home)
+    registry = Registry()
+    factory = Factory(home.factory_socket, _raise_files_limit())
+    feed = Feed(store)
+    supervisor = Supervisor(home, settings, store, registry, factory)
+    hub = Hub(home, settings, tcp.getsockname()[1], store, feed, registry, supervisor)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, hub.stop.set)
+
+    def publish(events: list[Event]) -> None:
+        loop.call_soon_threadsafe(feed.publish, events)
+
+    store.on_commit = publish
+    app = make_app(hub)
+    app.openapi()  # builds, and so imports, everything of the routes
+    guard = Guard(app, registry, owner, str(home.socket(HUB)), {})
+    config = uvicorn.Config(
+        guard,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=LEAVE_SECONDS,
+        ws_max_size=1 << 20,
+    )
+    await factory.start()
+    await adopt(supervisor)
+    await store.append(_started())
+    place.write_hub_file(home, hub.port, __version__)
+    server = Server(config, hub.stop)
+    serving = asyncio.create_task(server.serve(sockets=[local, tcp]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.001)
+    _tell(ready, {"ok": True, "pid": os.getpid(), "version": __version__})
+    log.info("serving", extra={"port": hub.port, "agents": len(list(registry))})
+    await serving
+    factory.leave()
+    log.info("left")
+
+
+def _started() -> Draft:
+    return Draft(time.time(), "hub.started", data={"version": __version__, "pid": os.getpid()})
+
+
+def _raise_files_limit() -> int:
+    """As many descriptors as we may have: one per agent and per client. The old limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft
+
+
+def _tell(ready: int | None, fields: dict[str, object]) -> None:
+    """Answer whoever started us; they may have left."""
+    if ready is not None:
+        with contextlib.suppress(OSError):
+            os.write(ready, json.dumps(fields).encode() + b"\n")
+            os.close(ready)
+
+
+if __name__ == "__main__":
+    main()

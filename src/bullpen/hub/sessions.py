@@ -1,0 +1,159 @@
+"""Session directories: an agent's identity on disk. Made whole, rewritten whole.
+
+Everything the hub must know again after a crash is here: `session.json`, `env` (0600), and
+what the holder leaves (`holder.json`, `exit.json`). Synchronous; called in threads.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bullpen.errors import BullpenError, Kind
+from bullpen.files import flush_directory, write_atomically
+from bullpen.model.agent import Agent
+from bullpen.paths import Home
+
+SESSION = "session.json"
+ENVIRONMENT = "env"
+BEING_MADE = ".new-"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What a start needs besides the identity, kept for restarts."""
+
+    env: dict[str, str]
+    umask: int = 0o022
+    rows: int = 24
+    cols: int = 80
+
+
+def create(home: Home, agent: Agent, settled: Settled) -> None:
+    """A new session directory: in place with everything in it, or not at all."""
+    place = home.session(agent.name)
+    aside = home.sessions / f"{BEING_MADE}{os.urandom(6).hex()}"
+    aside.mkdir(mode=0o700)
+    try:
+        _write(aside / ENVIRONMENT, json.dumps(vars(settled)))
+        _write(aside / SESSION, agent.model_dump_json(indent=1))
+        flush_directory(aside)
+        aside.rename(place)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        if place.exists():
+            raise BullpenError(
+                f"there is a session of {agent.name} already", kind=Kind.CONFLICT
+            ) from error
+        raise
+    flush_directory(home.sessions)
+
+
+def rewrite(home: Home, agent: Agent, settled: Settled | None = None) -> None:
+    """The identity of the next run over that of the last."""
+    directory = home.session(agent.name)
+    if settled is not None:
+        write_atomically(directory / ENVIRONMENT, json.dumps(vars(settled)), mode=0o600)
+    write_atomically(directory / SESSION, agent.model_dump_json(indent=1), mode=0o600)
+
+
+def exists(home: Home, name: str) -> bool:
+    """Whether there is a session of that name."""
+    return (home.session(name) / SESSION).exists()
+
+
+def load(home: Home, name: str) -> Agent:
+    """The agent of that session directory."""
+    path = home.session(name) / SESSION
+    try:
+        return Agent.model_validate_json(path.read_bytes())
+    except FileNotFoundError as error:
+        raise BullpenError(f"no agent called {name}", kind=Kind.NOT_FOUND) from error
+    except ValidationError as error:
+        raise BullpenError(
+            f"cannot read {path}: {error.errors()[0]['msg']}",
+            hint=f"mend it, or remove {path.parent}",
+            kind=Kind.CONFLICT,
+        ) from error
+
+
+def load_settled(home: Home, name: str) -> Settled:
+    """Environment, umask and size of the last start."""
+    path = home.session(name) / ENVIRONMENT
+    try:
+        return Settled(**json.loads(path.read_bytes()))
+    except (FileNotFoundError, ValueError, TypeError) as error:
+        raise BullpenError(
+            f"cannot read {path}, so {name} cannot be started again as it was",
+            hint="start it anew: bullpen run --name",
+            kind=Kind.CONFLICT,
+        ) from error
+
+
+def names(home: Home) -> list[str]:
+    """The names of all session directories."""
+    found = (path for path in home.sessions.iterdir() if not path.name.startswith("."))
+    return sorted(path.name for path in found if (path / SESSION).exists())
+
+
+def sweep(home: Home) -> None:
+    """Delete what a killed hub left half-made; the caller holds the hub's lock."""
+    for path in home.sessions.glob(f"{BEING_MADE}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def remove(home: Home, name: str) -> None:
+    """The whole directory, out of sight in one step."""
+    aside = home.sessions / f"{BEING_MADE}{os.urandom(6).hex()}"
+    with contextlib.suppress(FileNotFoundError):
+        home.session(name).rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def find_exit(home: Home, agent: Agent) -> dict[str, Any] | None:
+    """The record of this run's end, if it left one."""
+    record = _read_json(home.session(agent.name) / "exit.json")
+    return record if record is not None and record.get("tag") == agent.run else None
+
+
+def find_holder(home: Home, agent: Agent) -> dict[str, Any] | None:
+    """What this run's holder wrote about itself."""
+    record = _read_json(home.session(agent.name) / "holder.json")
+    return record if record is not None and record.get("tag") == agent.run else None
+
+
+def is_held(home: Home, name: str) -> bool:
+    """Whether a living holder has the directory: it keeps a lock on it for as long as it lives."""
+    try:
+        descriptor = os.open(home.session(name), os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _write(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        record = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None

@@ -1,0 +1,40 @@
+"""An agent: its identity, as `sessions/<name>/session.json` keeps it and the API shows it.
+
+Pure. Live handles (sockets, tasks) are the hub's; secrets lie in files of their own.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from bullpen.model.state import Value
+
+
+class Place(Value):
+    """The worktree that an agent works in."""
+
+    name: str
+    repo: str
+    path: str
+    made: bool = False  # by this agent's first run; else it was there before
+
+
+class Agent(Value):
+    """One named instance, and its present or last run."""
+
+    name: str
+    run: str  # changes with every start; tells one life of a name from the next
+    role: str = ""
+    pod: str = ""
+    parent: str = ""
+    kind: Literal["interactive", "headless"] = "interactive"
+    engine: str = "command"
+    model: str = ""
+    engine_session: str = ""
+    birth_branch: str = ""
+    cwd: str
+    worktree: Place | None = None
+    command: tuple[str, ...] = Field(min_length=1)
+    overrides: tuple[str, ...] = ()
+    created: str
+    token_hash: str = ""  # of the token in its environment; a hash of 256 random bits tells nothing

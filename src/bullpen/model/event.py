@@ -1,0 +1,64 @@
+"""What happened: the entries of the event log, before and after they have a number.
+
+Pure and light. The hub's parts make drafts, `hub/store.py` numbers and keeps them, the API
+and the clients read events. What follows from them is decided elsewhere.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+KINDS = frozenset(
+    {
+        "agent.starting",
+        "agent.started",
+        "agent.stopping",
+        "agent.stopped",
+        "agent.state",
+        "hook.received",
+        "message.sent",
+        "message.delivered",
+        "task.state",
+        "approval.asked",
+        "approval.answered",
+        "worktree.created",
+        "worktree.removed",
+        "pod.launching",
+        "pod.launched",
+        "pod.failed",
+        "hub.started",
+        "input.typed",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of the log. Ids only grow; `time` is seconds since 1970; `agent` may be empty."""
+
+    id: int
+    time: float
+    kind: str  # not only of KINDS: a log may hold what another version wrote
+    agent: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An event to be. A `key` makes it happen once: the second draft with it changes nothing."""
+
+    time: float
+    kind: str
+    agent: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+    key: str = ""
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The form on the wire."""
+    return {
+        "id": event.id,
+        "time": event.time,
+        "kind": event.kind,
+        "agent": event.agent,
+        "data": event.data,
+    }

@@ -1,0 +1,43 @@
+"""What a person asks for when an agent is to be started: the body of `POST /agents`. Pure."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Text = Annotated[str, Field(max_length=1 << 20, pattern=r"^[^\x00]*$")]
+Word = Annotated[str, Field(max_length=1 << 17, pattern=r"^[^\x00]*$")]
+Size = Annotated[int, Field(ge=1, le=4096)]
+
+
+class Caller(BaseModel):
+    """The shell that asks: an agent starts in its directory, environment and size."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cwd: Word
+    env: dict[Word, Text] = Field(default_factory=dict)
+    umask: Annotated[int, Field(ge=0, le=0o777)] = 0o022
+    rows: Size = 24
+    cols: Size = 80
+
+
+class Launch(Caller):
+    """One agent to start. The same `run` asked for twice starts one agent."""
+
+    run: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
+    role: Word | None = None
+    name: Word | None = None
+    pod: Word | None = None
+    words: tuple[Word, ...] = ()
+    overrides: tuple[Word, ...] = ()
+    prompt: Text = ""
+    resume: bool = False
+
+
+class PodLaunch(Caller):
+    """A pod to start. The same `run` asked for twice starts one pod."""
+
+    template: Word
+    run: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
+    pod: Word | None = None
+    prompt: Text = ""

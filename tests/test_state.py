@@ -1,0 +1,130 @@
+"""The reducer: what follows from what was observed, and what does not."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bullpen.model.state import (
+    VIEW,
+    Blocked,
+    Exited,
+    Gone,
+    Held,
+    Idle,
+    Launched,
+    Lost,
+    Observation,
+    Ran,
+    Silent,
+    Starting,
+    Told,
+    Unknown,
+    View,
+    Working,
+    fold,
+    words,
+)
+
+RUN = Launched(at=1.0, run="r1")
+HELD = Held(at=2.0, holder=10, child=11, missing="it reports no state")
+
+
+def told(at: float, state: Any, source: str = "hook X") -> Told:
+    return Told(at=at, source=source, says="received", state=state)
+
+
+def after(*seen: Observation) -> View:
+    view = None
+    for each in seen:
+        view = fold(view, each)
+    assert view is not None
+    return view
+
+
+@pytest.mark.parametrize(
+    ("seen", "state"),
+    [
+        ([RUN], Starting()),
+        ([RUN, HELD], Unknown(missing="it reports no state")),
+        ([RUN, Held(at=2, holder=1, child=2)], Starting()),
+        ([RUN, HELD, told(3, Working(tool="Bash"))], Working(tool="Bash")),
+        ([RUN, HELD, told(3, Blocked(on="permission", tool="Bash"))], Blocked(on="permission", tool="Bash")),
+        # a late notification does not overwrite a newer fact
+        ([RUN, HELD, told(5, Idle()), told(4, Working())], Idle()),
+        # out of reach: not known; back in reach: what it said last stands
+        ([RUN, HELD, told(3, Idle()), Silent(at=4, reason="no answer")], Unknown(missing="no answer")),
+        ([RUN, HELD, told(3, Idle()), Silent(at=4, reason="no answer"), HELD], Idle()),
+        # an end is final
+        ([RUN, HELD, Ran(at=4, code=0), told(5, Working())], Exited(code=0)),
+        ([RUN, HELD, Gone(at=4, reason="killed"), HELD], Lost(reason="killed")),
+        ([RUN, HELD, Ran(at=4, signal=9), Gone(at=5, reason="x")], Exited(signal=9)),
+        # until the next run
+        ([RUN, HELD, Ran(at=4, code=0), Launched(at=5, run="r2")], Starting()),
+    ],
+)  # fmt: skip
+def test_b4_state_follows_from_observations(seen: list[Observation], state: object) -> None:
+    assert after(*seen).state == state
+
+
+def test_b4_a_run_begins_with_its_launch() -> None:
+    with pytest.raises(ValueError, match="launched"):
+        fold(None, HELD)
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (Working(tool="Grep"), "working (Grep)"),
+        (Working(), "working"),
+        (Blocked(on="permission", tool="Bash"), "blocked (permission: Bash)"),
+        (Blocked(on="question"), "blocked (question)"),
+        (Exited(code=3), "exited (3)"),
+        (Exited(signal=9), "exited (signal 9)"),
+        (Lost(reason="its holder was killed"), "lost (its holder was killed)"),
+        (Unknown(missing="it reports no state"), "unknown (it reports no state)"),
+        (Starting(), "starting"),
+        (Idle(), "idle"),
+    ],
+)
+def test_p7_state_in_words(state: Any, text: str) -> None:
+    assert words(state) == text
+
+
+times = st.floats(2, 100)
+states = st.sampled_from([Idle(), Working(), Working(tool="x"), Blocked(on="question")])
+observations = st.one_of(
+    st.builds(Held, at=times, holder=st.just(1), child=st.just(2), missing=st.just("nothing said")),
+    st.builds(Told, at=times, source=st.sampled_from(["a", "b"]), says=st.just("s"), state=states),
+    st.builds(Silent, at=times, reason=st.just("silent")),
+    st.builds(Ran, at=times, code=st.integers(0, 255)),
+    st.builds(Gone, at=times, reason=st.just("gone")),
+)
+
+
+@given(st.lists(observations, max_size=12))
+def test_b4_properties(seen: list[Observation]) -> None:
+    view = after(RUN)
+    newest = 0.0
+    for each in seen:
+        before, view = view, fold(view, each)
+        if before.is_over:
+            assert view == before
+            continue
+        if isinstance(each, Told) and each.at >= newest:
+            newest = each.at
+            assert view.state == each.state
+        # what decides is always among the evidence
+        assert view.decided_by in {item.source for item in view.evidence}
+        # one piece of evidence per source
+        assert len({item.source for item in view.evidence}) == len(view.evidence)
+        assert (view.since == before.since) or view.state != before.state
+        assert VIEW.validate_json(view.model_dump_json()) == view
+
+
+@given(st.lists(observations, max_size=12), st.floats(0, 1e6))
+def test_b4_time_that_passes_changes_nothing(seen: list[Observation], later: float) -> None:
+    """The same observations, all of them later: the same states."""
+    moved = [each.model_copy(update={"at": each.at + later}) for each in seen]
+    assert after(RUN, *seen).state == after(RUN, *moved).state
