@@ -37,7 +37,7 @@ END_SECONDS = 15.0  # beyond the grace: killing and reaping what a program left
 RECORD_AGAIN_SECONDS = 2.0
 # A holder that is not proved gone is asked again, a few times and then rarely.
 ASK_AGAIN_SECONDS = (0.05, 0.2, 1.0, 5.0, 30.0)
-LOCK_REASON = "bullpen: {} is running here"
+LOCK_REASON = "its agent is running · bullpen stop {}"
 
 
 class Supervisor:
