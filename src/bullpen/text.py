@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 def printable(text: str, lines: bool = False) -> str:
     """Control characters and undecodable bytes made visible (`\\x1b`, `\\n`)."""
+    if text.isascii() and text.isprintable():
+        return text  # nearly always, and lists hold thousands of them
     return "".join(
         char if _is_safe(char) or (lines and char == "\n") else _escape(char) for char in text
     )
@@ -17,6 +19,8 @@ def printable(text: str, lines: bool = False) -> str:
 
 def width(text: str) -> int:
     """Columns that the text takes in a terminal."""
+    if text.isascii():
+        return len(text)
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
