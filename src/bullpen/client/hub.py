@@ -6,7 +6,7 @@ verbs there is `cli.fast`.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -22,10 +22,12 @@ ANSWER_SECONDS = 900.0  # set-up commands of worktrees take their time
 class HubClient:
     """One home's hub."""
 
-    def __init__(self, home: Home, *, start: bool = True) -> None:
+    def __init__(
+        self, home: Home, *, start: bool = True, notice: Callable[[str], None] | None = None
+    ) -> None:
         self.home = home
         self.start = start
-        self.hub_version = __version__
+        self.notice = notice  # told once when the hub is of another version
         self._socket = str(home.socket(HUB))
 
     def get(self, *path: str, **query: Any) -> Any:
@@ -85,7 +87,10 @@ class HubClient:
                     kind=Kind.UNAVAILABLE,
                 ) from error
             answer = self._ask(method, target, body)
-        self.hub_version = answer.headers.get("bullpen-version", __version__)
+        version = answer.headers.get("bullpen-version", __version__)
+        if version != __version__ and self.notice is not None:
+            self.notice(version)
+            self.notice = None
         if answer.status >= 400:
             raise _raised(answer)
         return answer

@@ -1,7 +1,7 @@
 """`bullpen doctor`: one line for each thing that has to be right, and how to put it right.
 
-A check is a function that returns a `Check`; it never raises for what it found.
-A new one is written here and added to one of the two tuples.
+A check is a function that returns a `Check`, or None if there is nothing to check here;
+it never raises for what it found. A new one is written here and added to one of the two tuples.
 """
 
 import os
@@ -106,14 +106,29 @@ def check_sockets(home: Home) -> Check:
     return Check("ok", "sockets", f"bound and connected{way}")
 
 
-MACHINE = (check_git, check_python)
+def check_lingering() -> Check | None:
+    """Agents go on when the person logs out; None where no systemd would end them."""
+    from bullpen.component import service
+
+    match service.lingering():
+        case "on":
+            return Check("ok", "lingering", "agents go on when you log out")
+        case "off":
+            text = "agents end when you log out"
+            return Check("warn", "lingering", text, service.ENABLE_LINGER)
+        case _:
+            return None
+
+
+MACHINE = (check_git, check_python, check_lingering)
 HOME = (check_home, check_modes, check_sockets)
 
 
 def checks() -> Iterator[Check]:
     """All of them, in order; without a home, what can be said without one."""
     for look in MACHINE:
-        yield look()
+        if check := look():
+            yield check
     try:
         home = current_home()
     except BullpenError as error:

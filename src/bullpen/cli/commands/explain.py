@@ -5,8 +5,7 @@ import sys
 import click
 
 from bullpen.cli import output
-from bullpen.client.hub import HubClient
-from bullpen.paths import current_home
+from bullpen.cli.connect import connect
 
 
 @click.command()
@@ -14,7 +13,7 @@ from bullpen.paths import current_home
 @output.json_option
 def command(name: str, as_json: bool) -> None:
     """Say why an agent's state is what it is."""
-    hub = HubClient(current_home())
+    hub = connect()
     if as_json:
         output.write_json(hub.get("agents", name, "explain"))
     else:

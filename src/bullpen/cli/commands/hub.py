@@ -9,7 +9,7 @@ import click
 
 from bullpen import __version__, proc
 from bullpen.cli import output
-from bullpen.client.hub import HubClient
+from bullpen.cli.connect import connect
 from bullpen.client.start import answers, start_hub
 from bullpen.errors import BullpenError, Kind
 from bullpen.paths import Home, current_home, shown
@@ -103,7 +103,7 @@ def _stop(home: Home) -> bool:
     """Whether there was one to stop; returns when it is gone."""
     if not answers(home):
         return False
-    pid = HubClient(home, start=False).post("shutdown")["pid"]
+    pid = connect(start=False).post("shutdown")["pid"]
     began = proc.start_time(pid)
     deadline = time.monotonic() + STOP_SECONDS
     while began is not None and proc.start_time(pid) == began:
@@ -118,7 +118,7 @@ def _stop(home: Home) -> bool:
 
 
 def _show(home: Home, as_json: bool) -> None:
-    found = HubClient(home, start=False).get("status")
+    found = connect(start=False).get("status")
     if as_json:
         output.write_json(found)
         return

@@ -6,8 +6,7 @@ import sys
 import click
 
 from bullpen.cli import output
-from bullpen.client.hub import HubClient
-from bullpen.paths import current_home
+from bullpen.cli.connect import connect
 
 
 @click.command()
@@ -15,7 +14,7 @@ from bullpen.paths import current_home
 @output.json_option
 def command(pod: str | None, as_json: bool) -> None:
     """List agents and what they do."""
-    hub = HubClient(current_home())
+    hub = connect()
     own = os.environ.get("BULLPEN_POD") or None
     if as_json:
         output.write_json(hub.get("agents", pod=pod, own_pod=own))

@@ -3,8 +3,7 @@
 import click
 
 from bullpen.cli import output
-from bullpen.client.hub import HubClient
-from bullpen.paths import current_home
+from bullpen.cli.connect import connect
 
 
 @click.command()
@@ -12,7 +11,7 @@ from bullpen.paths import current_home
 @output.json_option
 def command(name: str, as_json: bool) -> None:
     """Print the current screen of an agent."""
-    screen = HubClient(current_home()).get("agents", name, "screen")
+    screen = connect().get("agents", name, "screen")
     if as_json:
         output.write_json(screen)
         return

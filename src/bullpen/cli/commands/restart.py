@@ -6,8 +6,7 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.agents import act_on_each
-from bullpen.client.hub import HubClient
-from bullpen.paths import current_home
+from bullpen.cli.connect import connect
 
 
 @click.command()
@@ -16,7 +15,7 @@ from bullpen.paths import current_home
 def command(names: Sequence[str], as_json: bool) -> None:
     """Start agents again: same identity, worktree, environment; stopped first if they run."""
     act_on_each(
-        HubClient(current_home()),
+        connect(),
         list(dict.fromkeys(names)),
         lambda client, name: client.post("agents", name, "restart"),
         "started again",

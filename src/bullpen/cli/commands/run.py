@@ -11,7 +11,7 @@ from bullpen import paths
 from bullpen.cli import output
 from bullpen.cli.caller import caller, pod_in_effect
 from bullpen.cli.commands.role import complete_roles
-from bullpen.client.hub import HubClient
+from bullpen.cli.connect import connect
 from bullpen.errors import BullpenError
 from bullpen.paths import current_home
 
@@ -61,7 +61,7 @@ def command(
         "prompt": prompt,
         "resume": resume,
     }
-    agent = HubClient(home).post("agents", body=asked, again=True)
+    agent = connect().post("agents", body=asked, again=True)
     if as_json:
         output.write_json(agent)
     elif detach or not (sys.stdin.isatty() and sys.stdout.isatty()):

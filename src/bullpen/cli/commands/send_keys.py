@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import click
 
 from bullpen.cli import output
-from bullpen.client.hub import HubClient
+from bullpen.cli.connect import connect
 from bullpen.model.keys import key_text
-from bullpen.paths import current_home
 
 
 @click.command()
@@ -22,6 +21,6 @@ def command(name: str, keys: Sequence[str], literal: bool, as_json: bool) -> Non
     bullpen send-keys amy 'make test' Enter
     """
     text = "".join(keys if literal else map(key_text, keys))
-    typed = HubClient(current_home()).post("agents", name, "input", body={"text": text})
+    typed = connect().post("agents", name, "input", body={"text": text})
     if as_json:
         output.write_json(typed)

@@ -5,8 +5,7 @@ import sys
 import click
 
 from bullpen.cli import output
-from bullpen.client.hub import HubClient
-from bullpen.paths import current_home
+from bullpen.cli.connect import connect
 
 
 @click.command()
@@ -14,7 +13,7 @@ from bullpen.paths import current_home
 @output.json_option
 def command(name: str | None, as_json: bool) -> None:
     """Say how the hub is, or one agent. Exit code 3 when the hub is down."""
-    hub = HubClient(current_home(), start=False)
+    hub = connect(start=False)
     path = ("agents", name) if name else ("status",)
     if as_json:
         output.write_json(hub.get(*path))

@@ -6,9 +6,8 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.agents import act_on_each, chosen
-from bullpen.client.hub import HubClient
+from bullpen.cli.connect import connect
 from bullpen.model import duration
-from bullpen.paths import current_home
 
 
 @click.command()
@@ -22,7 +21,7 @@ def command(
 ) -> None:
     """End agents. Their worktrees, branches and sessions stay."""
     seconds = duration.parse(grace).total_seconds() if grace else None
-    hub = HubClient(current_home())
+    hub = connect()
     meant = chosen(hub, names, everyone, pod)
     act_on_each(
         hub,
