@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bullpen import clock, worktrees
 from bullpen.engines import Engine, Start, get_engine
-from bullpen.errors import BullpenError
+from bullpen.errors import BullpenError, Kind
 from bullpen.hub.environment import agent_environment
 from bullpen.hub.sessions import Settled
 from bullpen.hub.tokens import hash_of, new_token
@@ -72,6 +72,7 @@ def plan_launch(
     if asked.role is not None:
         file = find_role(asked.role, home.roles, home.pod_roles if asked.pod else None)
         role = apply_overrides(load_role(file), asked.overrides)
+        _refuse_sandbox(role)
         directory = resolve_root_dir(role, directory, home.root)
     engine = get_engine(role.agent_type if role else "command")
     start = Start(role, asked.words, asked.prompt, asked.resume)
@@ -170,6 +171,16 @@ def _tree(
         setup=wanted.setup or "",
     )
     return Tree(open_site(home, settings, directory), spec)
+
+
+def _refuse_sandbox(role: Role) -> None:
+    """A role that asks for walls is not started without them."""
+    if role.sandbox.enabled:
+        raise BullpenError(
+            f"role {role.name} asks for a sandbox, which this version cannot make",
+            hint="to run it with all your rights: --override sandbox.enabled=false",
+            kind=Kind.UNSUPPORTED,
+        )
 
 
 def _directory(text: str) -> Path:
