@@ -77,7 +77,7 @@ def test_k4_the_exit_code_is_told_and_recorded(factory: Factory, mode: str) -> N
     assert mode_of(holder.session / "exit.json") == 0o600
     assert before - 0.01 <= record.pop("started") <= record.pop("ended") <= time.time()
     assert record.pop("last_output").replace("\r", "").endswith("last words\n")
-    assert record == {"version": 1, "code": 3, "signal": None}
+    assert record == {"version": 1, "code": 3, "signal": None, "tag": ""}
     attached.read_to_end()
     idle.read_to_end()
     holder.wait_gone()

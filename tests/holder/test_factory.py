@@ -1,10 +1,12 @@
 """Starting: what the factory answers, what a program is given, what a failure leaves behind."""
 
+import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from bullpen.proc import start_time
 from tests.conftest import wait_until
 
 from .conftest import (
@@ -23,6 +26,7 @@ from .conftest import (
     alive,
     children_of,
     marked,
+    meanwhile,
     mode_of,
     process_state,
     python,
@@ -66,6 +70,7 @@ def test_k1_a_program_is_held_and_the_greeting_tells_about_it(factory: Factory) 
         "mode": "pty",
         "rows": 30,
         "cols": 100,
+        "tag": "",
     }
 
 
@@ -176,6 +181,117 @@ def test_k6_many_requests_at_once_are_all_served(factory: Factory) -> None:
     assert len({reply["child"] for reply in replies}) == 20
 
 
+# What is known of a run
+
+
+def test_k1_a_tag_is_told_in_the_greeting_and_in_both_records(factory: Factory) -> None:
+    holder = factory.hold(HEXER, tag="run 7 ü")
+    client = holder.connect()
+    assert client.seen[0].json["tag"] == "run 7 ü"
+    assert client.stop()["tag"] == "run 7 ü"
+    assert holder.wait_gone()["tag"] == "run 7 ü"
+    assert json.loads((holder.session / "holder.json").read_text())["tag"] == "run 7 ü"
+
+
+def test_k1_who_holds_a_program_is_on_disk_before_the_answer(factory: Factory) -> None:
+    holder = factory.hold(HEXER, tag="x")
+    path = holder.session / "holder.json"
+    record = json.loads(path.read_text())
+    assert mode_of(path) == 0o600
+    assert record == {
+        "version": 1,
+        "pid": holder.pid,
+        "start_time": start_time(holder.pid),
+        "child": holder.child,
+        "child_start_time": start_time(holder.child),
+        "tag": "x",
+        "started": holder.connect().seen[0].json["started"],
+    }
+
+
+def test_k1_who_holds_a_program_is_on_disk_before_the_program_runs(factory: Factory) -> None:
+    request = factory.request(shell('cat "$0"/holder.json; echo; ls "$0"'))
+    request["argv"][4] = request["session"]
+    (Path(request["session"]) / "exit.json").write_text("{}")
+    holder = factory.holder(request, factory.ask(request))
+    holder.wait_gone()
+    record, *files = holder.log().decode().split("\r\n")
+    assert json.loads(record)["child"] == holder.child
+    assert "exit.json" not in files
+
+
+def test_k5_a_program_whose_holder_cannot_be_recorded_does_not_run(factory: Factory) -> None:
+    ran = factory.root / "ran"
+    request = factory.request(["/bin/touch", str(ran)])
+    blocked = Path(request["session"], "holder.json.new")
+    blocked.mkdir()
+    reply = factory.ask(request)
+    assert reply["error"] == "failed", reply
+    assert list(Path(request["session"]).iterdir()) == [blocked]
+    wait_until(lambda: marked(factory.root) == {factory.pid}, 5)
+    assert not ran.exists()
+
+
+def test_k4_the_record_of_an_earlier_run_is_gone_while_the_next_one_runs(factory: Factory) -> None:
+    first = factory.hold(["/bin/true"], tag="1")
+    assert first.wait_gone()["tag"] == "1"
+    second = factory.hold(HEXER, session=str(first.session), tag="2")
+    assert {path.name for path in second.session.iterdir()} == {
+        "holder.json",
+        "output.log",
+        "output.timing",
+    }
+    second.connect().stop()
+    assert second.wait_gone()["tag"] == "2"
+
+
+def test_k4_a_session_is_free_once_its_holder_is_killed(factory: Factory) -> None:
+    code = "trap '' HUP TERM; setsid sleep 1000 & echo $! >pid.new; mv pid.new pid; read"
+    holder = factory.hold(shell(code))
+    note = factory.root / "pid"
+    wait_until(note.exists)
+    grandchild = int(note.read_text())
+    # The job's shell becomes setsid, and that sleep: all in one process, as a leader of a group
+    # that setsid need not fork from.
+    wait_until(lambda: Path(f"/proc/{grandchild}/comm").read_text() == "sleep\n")
+    assert not is_free(holder.session)
+    os.kill(holder.pid, signal.SIGKILL)
+    wait_until(lambda: not alive(holder.pid))
+    assert is_free(holder.session)
+    assert alive(grandchild)
+
+
+def is_free(session: Path) -> bool:
+    """Whether no holder has its lock on it."""
+    descriptor = os.open(session, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def test_k5_one_who_only_looks_whether_a_session_is_free_is_in_nobodys_way(
+    factory: Factory,
+) -> None:
+    session = factory.root / "looked-at"
+    session.mkdir()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            is_free(session)
+
+    with meanwhile(look):
+        try:
+            for _ in range(10):
+                factory.hold(["/bin/true"], session=str(session)).wait_gone()
+        finally:
+            over.set()
+
+
 # What the program is given
 
 
@@ -255,7 +371,7 @@ def test_k1_files_are_private_whatever_the_umask(bare_factory: Factory) -> None:
     holder.wait_gone()
     files = {path.name: mode_of(path) for path in holder.session.iterdir()}
     assert files.pop("output.timing") in {0o600, 0o644}
-    assert files == {"output.log": 0o600, "exit.json": 0o600}
+    assert files == {"output.log": 0o600, "exit.json": 0o600, "holder.json": 0o600}
 
 
 def test_k5_a_program_is_looked_up_in_the_path_of_its_own_environment(factory: Factory) -> None:
@@ -342,6 +458,7 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
     "negative log_bytes": (lambda _: {"log_bytes": -1}, "invalid"),
     "ring_bytes as text": (lambda _: {"ring_bytes": "x"}, "invalid"),
     "name is a number": (lambda _: {"name": 3}, "invalid"),
+    "tag is a number": (lambda _: {"tag": 3}, "invalid"),
 }
 
 
@@ -383,9 +500,12 @@ def test_k5_a_failing_start_in_an_old_session_keeps_what_is_there(factory: Facto
     request = factory.request(["/no/such"])
     session = Path(request["session"])
     (session / "exit.json").write_text("{}")
+    (session / "holder.json").write_text("[]")
     (session / "output.log").write_text("old")
     assert factory.ask(request)["error"] == "not_found"
     assert (session / "exit.json").read_text() == "{}"
+    assert (session / "holder.json").read_text() == "[]"
+    assert not list(session.glob("*.old")) + list(session.glob("*.new"))
     assert (session / "output.log").read_text() == "old"
 
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -27,6 +28,7 @@ from .conftest import (
     alive,
     marked,
     meanwhile,
+    mode_of,
     pack,
     python,
     shell,
@@ -505,6 +507,74 @@ def test_k2_replay_and_live_output_meet_without_gap_or_repetition(factory: Facto
         assert len(shown) > 40_000
 
 
+# A socket that was deleted
+
+
+def test_k2_a_deleted_socket_is_made_again_at_sigusr1(factory: Factory) -> None:
+    holder = factory.hold(HEXER)
+    client = holder.ready()
+    holder.socket.unlink()
+    os.kill(holder.pid, signal.SIGUSR1)
+    wait_until(holder.socket.exists)
+    assert mode_of(holder.socket) == 0o600
+    wait_until(lambda: answers(holder.socket))
+    other = holder.ready()
+    other.type(b"a")
+    client.collect(b"61")
+    client.type(b"b")
+    assert other.collect(b"6162") == client.collect(b"6162")
+    other.stop()
+    holder.wait_gone()
+    assert not holder.socket.exists()
+
+
+def answers(path: Path) -> bool:
+    try:
+        Client(path).close()
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    return True
+
+
+def test_k2_who_waits_at_a_deleted_socket_is_served_at_sigusr1(factory: Factory) -> None:
+    holder = factory.hold(HEXER)
+    holder.ready()
+    os.kill(holder.pid, signal.SIGSTOP)
+    waiting = Client(holder.socket)
+    holder.clients.append(waiting)
+    holder.socket.unlink()
+    os.kill(holder.pid, signal.SIGUSR1)
+    os.kill(holder.pid, signal.SIGCONT)
+    assert waiting.next().type == "H"
+
+
+def test_k2_sigusr1_changes_nothing_while_the_path_is_taken(factory: Factory) -> None:
+    holder = factory.hold(HEXER)
+    client = holder.ready()
+    before = holder.socket.stat().st_ino
+    os.kill(holder.pid, signal.SIGUSR1)
+    assert_well(client)
+    assert holder.socket.stat().st_ino == before
+    holder.socket.unlink()
+    holder.socket.write_text("in the way")
+    os.kill(holder.pid, signal.SIGUSR1)
+    assert_well(client)
+    assert holder.socket.read_text() == "in the way"
+
+
+def test_k2_sigusr1_without_a_place_for_the_socket_does_no_harm(factory: Factory) -> None:
+    place = factory.root / "sockets"
+    place.mkdir()
+    holder = factory.hold(HEXER, socket=str(place / "h"))
+    client = holder.ready()
+    shutil.rmtree(place)
+    os.kill(holder.pid, signal.SIGUSR1)
+    assert_well(client)
+    place.mkdir()
+    os.kill(holder.pid, signal.SIGUSR1)
+    wait_until(lambda: answers(holder.socket))
+
+
 # Sizes
 
 
@@ -552,6 +622,22 @@ def test_k2_an_attach_nudges_the_program_to_repaint(factory: Factory) -> None:
     client.status()
     holder.attached(rows=30, cols=90)
     client.collect(lambda out: out.endswith(b"<30 90>"))
+
+
+def test_k2_an_attach_that_only_looks_does_not_change_the_size(factory: Factory) -> None:
+    holder = factory.hold(SIZER, rows=30, cols=90)
+    client = holder.ready(nudge=False)
+    for read_only in (True, False):
+        assert holder.connect().attach(read_only=read_only, nudge=False).endswith(b"READY")
+    client.send("R", {"rows": 31, "cols": 91})
+    assert client.collect(b"<31 91>") == b"<31 91>", "told of no other size before"
+
+
+def test_k2_a_read_only_attach_nudges_too(factory: Factory) -> None:
+    holder = factory.hold(SIZER, rows=30, cols=90)
+    client = holder.ready(nudge=False)
+    holder.attached(read_only=True)
+    client.collect(lambda out: out.endswith(b"<29 90><30 90>"))
 
 
 def test_k2_an_attach_without_replay_does_not_disturb_the_program(factory: Factory) -> None:
@@ -880,4 +966,5 @@ def test_k1_nothing_is_left_of_a_session_that_ended(factory: Factory) -> None:
         "output.log",
         "output.timing",
         "exit.json",
+        "holder.json",
     }

@@ -39,8 +39,12 @@ SECTIONS = {
         "hook": "Report an event of an agent's program",
     },
     "Look": {
+        "attach": "Attach this terminal to an agent's",
         "peek": "Print the current screen of an agent",
         "send-keys": "Type into an agent's terminal",
+        "logs": "Print what an agent wrote",
+        "record": "Print a session for asciinema",
+        "reset": "Put this terminal back in order",
     },
     "Work": {
         "worktree": "Make, look at, compare and remove worktrees",

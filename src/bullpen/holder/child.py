@@ -7,6 +7,7 @@ import os
 import signal
 import struct
 import termios
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bullpen.holder.request import Request
@@ -33,8 +34,11 @@ class Child:
     error: int = -1
 
 
-def spawn(request: Request) -> Child:
-    """Start the program; OSError says why it could not be."""
+def spawn(request: Request, before_exec: Callable[[int], None]) -> Child:
+    """Start the program; OSError says why it could not be.
+
+    `before_exec` gets its pid while it waits to become the program; if that raises, it never does.
+    """
     if request.is_pty:
         master, slave = os.openpty()
         set_size(master, request.rows, request.cols)
@@ -46,27 +50,40 @@ def spawn(request: Request) -> Child:
         stderr_read, stderr_write = os.pipe()
         theirs = (stdin_read, stdout_write, stderr_write)
         ours = Child(0, output=stdout_read, input=stdin_write, error=stderr_read)
+    gate_read, gate_write = os.pipe()
     report_read, report_write = os.pipe()
     parent = os.getpid()
     ours.pid = os.fork()
     if ours.pid == 0:
-        _become(request, theirs, report_write, parent)
-    for descriptor in {*theirs, report_write}:
+        os.close(gate_write)  # or it would wait for itself
+        _become(request, theirs, gate_read, report_write, parent)
+    for descriptor in {*theirs, gate_read, report_write}:
         os.close(descriptor)
-    failure = os.read(report_read, 4)
-    os.close(report_read)
-    if failure:
+    try:
+        try:
+            before_exec(ours.pid)
+            os.write(gate_write, b"g")
+        finally:
+            os.close(gate_write)
+        failure = os.read(report_read, 4)
+        if failure:
+            code = struct.unpack("i", failure)[0]
+            raise OSError(code, os.strerror(code))
+    except OSError:
         os.waitpid(ours.pid, 0)
         for descriptor in {ours.output, ours.input, ours.error} - {-1}:
             os.close(descriptor)
-        code = struct.unpack("i", failure)[0]
-        raise OSError(code, os.strerror(code))
+        raise
+    finally:
+        os.close(report_read)
     for descriptor in {ours.output, ours.input, ours.error} - {-1}:
         os.set_blocking(descriptor, False)
     return ours
 
 
-def _become(request: Request, streams: tuple[int, int, int], report: int, parent: int) -> None:
+def _become(
+    request: Request, streams: tuple[int, int, int], gate: int, report: int, parent: int
+) -> None:
     """In the forked child: turn into the program, or report the errno and end."""
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -85,6 +102,8 @@ def _become(request: Request, streams: tuple[int, int, int], report: int, parent
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.chdir(request.cwd)
         os.umask(request.umask)
+        if not os.read(gate, 1):
+            os._exit(1)
         os.execvpe(request.argv[0], request.argv, request.env)
     except OSError as error:
         os.write(report, struct.pack("i", error.errno or 1))

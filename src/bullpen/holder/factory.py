@@ -18,13 +18,14 @@ import sys
 import time
 from typing import Any
 
-from bullpen.holder import VERSION, child
+from bullpen.holder import VERSION, child, records
 from bullpen.holder.log import Log
 from bullpen.holder.main import Holder
 from bullpen.holder.request import Request, StartError, parse_request
 
 REQUEST_BYTES = 8 << 20
 REQUEST_SECONDS = 10.0
+CLAIM_SECONDS = 0.05
 KINDS = {
     errno.ENOENT: "not_found",
     errno.ENOTDIR: "not_found",
@@ -46,6 +47,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # holders are nobody's to wait for
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a holder may be sent it before it listens
     gc.collect()
     gc.freeze()  # or each holder's first collection would copy all of it
     _serve(listener)
@@ -181,36 +183,47 @@ def _leave_trace(session: str) -> None:
 
 
 def start(request: Request, listener: socket.socket) -> Holder:
-    """Log and program; on failure neither is left, nor the socket."""
+    """Log, records and program; on failure nothing of them is left, nor the socket."""
+    started = time.time()
     with contextlib.ExitStack() as undo:
         undo.callback(_unlink, request.socket)
         try:
             _claim(request.session)
+            undo.callback(records.put_back, request.session)
+            records.set_aside(request.session)
             log = Log(request.session, "output", request.log_bytes, timing=True)
             undo.callback(log.discard)
             error_log = None
             if not request.is_pty:
                 error_log = Log(request.session, "stderr", request.log_bytes, timing=False)
                 undo.callback(error_log.discard)
-            program = child.spawn(request)
+            program = child.spawn(request, lambda pid: records.write_holder(request, pid, started))
         except OSError as error:
             kind = KINDS.get(error.errno or 0, "failed")
             name = error.filename or _blamed(request)
             raise StartError(kind, f"{error.strerror}: {name}") from error
         undo.pop_all()
-    return Holder(request, listener, program, log, error_log)
+    records.forget_old(request.session)
+    return Holder(request, listener, program, log, error_log, started)
 
 
 def _claim(session: str) -> None:
     """One holder per session directory, for as long as it lives: an flock on the directory.
 
-    The descriptor is left open on purpose, and closed in the program by exec.
+    The descriptor is left open on purpose, and closed in the program by exec: a lock that is
+    free proves that the holder is gone, whatever of its program still runs.
     """
     descriptor = os.open(session, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise StartError("exists", f"a holder already serves {session}") from error
+    deadline = time.monotonic() + CLAIM_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            # Somebody who only looks whether it is free has it for a moment, too.
+            if time.monotonic() > deadline:
+                raise StartError("exists", f"a holder already serves {session}") from error
+        time.sleep(0.005)
 
 
 def _fill_streams() -> None:

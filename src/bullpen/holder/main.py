@@ -16,13 +16,14 @@ from collections.abc import Callable
 from bullpen.holder import VERSION, child
 from bullpen.holder.answers import cut_half_answer, without_answers
 from bullpen.holder.client import Client
-from bullpen.holder.exit import LAST_BYTES, exit_record, write_exit
 from bullpen.holder.frames import BrokenFrameError, frame, json_frame, parse_json
 from bullpen.holder.log import Log
+from bullpen.holder.records import LAST_BYTES, exit_record, write_exit
 from bullpen.holder.request import Request
 from bullpen.holder.ring import Ring
 
 READ = 1 << 16
+BACKLOG = 128
 INPUT_BYTES = 1 << 18  # queued for the program before its typist has to wait
 NUDGE_SECONDS = 0.05
 REOPEN_SECONDS = 0.5
@@ -44,6 +45,7 @@ class Holder:
         program: child.Child,
         log: Log,
         error_log: Log | None,
+        started: float,
     ) -> None:
         self.request = request
         self.listener = listener
@@ -61,7 +63,7 @@ class Holder:
         self.status: int | None = None  # as waitpid gave it
         self.stopping_until: float | None = None
         self.timers: list[tuple[float, Callable[[], None]]] = []
-        self.started = time.time()
+        self.started = started
         self.bytes = 0
         self.last_output = self.last_input = 0.0
         self.poll = select.poll()
@@ -69,7 +71,8 @@ class Holder:
         os.set_blocking(self.wake, False)
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _nothing)
+        for number in (signal.SIGCHLD, signal.SIGUSR1):
+            signal.signal(number, _nothing)
         signal.signal(signal.SIGTERM, lambda *_: self.stop(DEFAULT_GRACE))
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
@@ -103,15 +106,22 @@ class Holder:
         elif descriptor == self.child.error:
             self._read_error()
         elif descriptor == self.wake:
-            with contextlib.suppress(BlockingIOError):
-                os.read(self.wake, 512)
-            self._reap()
+            self._wake_up()
         elif descriptor == self.listener.fileno():
             self._accept()
         elif descriptor == self.child.input:
             self._write_input()
         elif descriptor in self.clients:
             self._serve(self.clients[descriptor], events)
+
+    def _wake_up(self) -> None:
+        try:
+            signals = os.read(self.wake, 512)
+        except BlockingIOError:
+            return
+        self._reap()
+        if signal.SIGUSR1 in signals:
+            self._listen_again()
 
     def _reap(self) -> None:
         ended, _ = child.reap()
@@ -217,20 +227,23 @@ class Holder:
 
     # ── clients ──
 
-    def _accept(self) -> None:
+    def _accept(self) -> bool:
+        """One who came; False when there is none, or he has to wait."""
         try:
             connection, _ = self.listener.accept()
         except (BlockingIOError, ConnectionError):
-            return
+            return False
         except OSError:  # no descriptor is free: those that wait are served when one is
-            self.poll.unregister(self.listener)
+            with contextlib.suppress(KeyError):
+                self.poll.unregister(self.listener)
             self.after(ACCEPT_SECONDS, self._watch_listener)
-            return
+            return False
         client = Client(connection)
         self.clients[connection.fileno()] = client
         self.poll.register(connection.fileno(), select.POLLIN)
         self._send(client, json_frame(b"H", self.greeting()))
         self._watch(client)
+        return True
 
     def _watch_listener(self) -> None:
         self.poll.register(self.listener, select.POLLIN)
@@ -245,7 +258,29 @@ class Holder:
             "rows": self.rows,
             "cols": self.cols,
             "started": self.started,
+            "tag": self.request.tag,
         }
+
+    def _listen_again(self) -> None:
+        """Somebody deleted the socket: make it anew, under the same path."""
+        if os.path.lexists(self.request.socket):
+            return
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(self.request.socket)  # 0600 by the umask
+            listener.listen(BACKLOG)
+        except OSError:  # no directory for it, or no room; whoever signalled sees that
+            listener.close()
+            return
+        listener.setblocking(False)
+        with contextlib.suppress(KeyError):  # not watched while no descriptor is free
+            self.poll.unregister(self.listener)
+        while self._accept():
+            pass  # those who came by the old one
+        self.listener.close()
+        self.listener = listener
+        self.socket_id = _identity(self.request.socket)
+        self._watch_listener()
 
     def _send(self, client: Client, data: bytes) -> None:
         try:
@@ -329,7 +364,7 @@ class Holder:
         same = size is None or client.read_only or size == (self.rows, self.cols)
         if size is not None and not client.read_only:
             self._set_size(*size)
-        if self.is_pty and same and fields.get("replay", True):
+        if self.is_pty and same and fields.get("replay", True) and fields.get("nudge", True):
             self._nudge()
 
     def _type(self, client: Client, payload: bytes) -> None:
@@ -453,7 +488,8 @@ class Holder:
         while self.child.error >= 0 and self._read_error():
             pass
         assert self.status is not None
-        record = exit_record(self.status, self.started, bytes(self.ring.buffer[-LAST_BYTES:]))
+        last = bytes(self.ring.buffer[-LAST_BYTES:])
+        record = exit_record(self.status, self.request.tag, self.started, last)
         write_exit(self.request.session, record)
         for client in list(self.clients.values()):
             self._send(client, json_frame(b"E", record))

@@ -30,6 +30,7 @@ class Request:
     umask: int = 0o022
     log_bytes: int = 64 << 20
     ring_bytes: int = 256 << 10
+    tag: str = ""
 
     @property
     def is_pty(self) -> bool:
@@ -108,4 +109,5 @@ RULES: dict[str, Callable[[Any], bool]] = {
     "umask": lambda value: _is_count(value, 0, 0o777),
     "log_bytes": lambda value: _is_count(value, 1, 1 << 50),
     "ring_bytes": lambda value: _is_count(value, 1, RING_MOST),
+    "tag": _is_value,
 }

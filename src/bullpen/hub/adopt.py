@@ -66,8 +66,16 @@ async def _adopt_one(supervisor: Supervisor, live: Live, several: asyncio.Semaph
     async with several:
         # What was said while nobody listened comes before what is true now.
         await hooks.take_spooled(supervisor, live)
+        await _open_door(supervisor, live.agent)  # closed again at once if it has ended
         if not await supervisor.settle(live):
             supervisor.look_again_later(live)
+
+
+async def _open_door(supervisor: Supervisor, agent: Agent) -> None:
+    try:
+        await supervisor.doors.open(agent)
+    except BullpenError as error:  # the agent has itself to blame, and goes on without
+        log.error("cannot open a door", extra={"agent": agent.name, "reason": error.message})
 
 
 def _last_view(agent: Agent, event: Event | None) -> View:

@@ -45,8 +45,22 @@ FIRST = (
     """,
 )
 
+COMPONENTS = (
+    """
+    CREATE TABLE components (
+        name TEXT PRIMARY KEY,
+        kind TEXT NOT NULL,
+        url TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        version TEXT NOT NULL,
+        start_time TEXT NOT NULL,
+        registered REAL NOT NULL
+    ) WITHOUT ROWID
+    """,
+)
+
 # Step n leads from version n to n + 1 (PRAGMA user_version). Written once, never edited.
-STEPS = (FIRST,)
+STEPS = (FIRST, COMPONENTS)
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
@@ -89,7 +103,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 def failure(what: str, path: Path, error: Exception) -> BullpenError:
     """What went wrong with the file, in words; for the one who asked."""
-    hint = "the log of `bullpen hub logs` says more"
+    hint = "check the disk and who may write there; nothing that was acknowledged is lost"
     match primary_code(error):
         case sqlite3.SQLITE_FULL:
             hint = "free some space on that disk; nothing that was acknowledged is lost"

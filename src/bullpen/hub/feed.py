@@ -37,14 +37,12 @@ class _Batch:
     events: tuple[Event, ...]
     pieces: tuple[bytes, ...]
     whole: bytes
-
-    @property
-    def last(self) -> int:
-        return self.events[-1].id
+    first: int
+    last: int
 
     def after(self, position: int, wanted: Wanted | None) -> bytes:
         """The part of it that a client at that position is to get."""
-        if wanted is None and position < self.events[0].id:
+        if wanted is None and position < self.first:
             return self.whole
         return b"".join(
             piece
@@ -63,7 +61,7 @@ class Feed:
         self.ring: deque[_Batch] = deque()
         self.is_closed = False
         self._ring_bytes = 0
-        self._new: list[Event] = []
+        self._new: list[tuple[Event, bytes]] = []
         self._readers: set[_Reader] = set()
         self._flushed = float("-inf")
         self._is_due = False
@@ -80,7 +78,7 @@ class Feed:
         if not self._readers:
             self._forget()
             return
-        self._new += new
+        self._new += [(event, _encode(event)) for event in new]
         if not self._is_due:
             self._is_due = True
             loop = asyncio.get_running_loop()
@@ -126,13 +124,13 @@ class Feed:
         for batch in _batches(self._new):
             self.ring.append(batch)
             self._ring_bytes += len(batch.whole)
+            for reader in self._readers:
+                reader.offer(batch)
         self._new.clear()
         while self._ring_bytes > RING_BYTES and len(self.ring) > 1:
             oldest = self.ring.popleft()
             self.floor = oldest.last
             self._ring_bytes -= len(oldest.whole)
-        for reader in self._readers:
-            reader.wake()
 
     def _forget(self) -> None:
         """Nobody listens: who comes later finds it in the store."""
@@ -154,7 +152,7 @@ class _Reader:
         self.position = position
         self.wanted = wanted
         self.loop = asyncio.get_running_loop()
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._sent = self.loop.time()
 
@@ -182,13 +180,24 @@ class _Reader:
                 chunk = f": ping\nid: {self.position}\n\n".encode()
             else:
                 self._waiter = self.loop.create_future()
-                await self._waiter
+                chunk = await self._waiter
         self._sent = self.loop.time()
         return chunk
 
+    def offer(self, batch: _Batch) -> None:
+        """Who waits has had everything before it, and gets it at once; others find it in the
+        ring. What it does not want does not wake it."""
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return
+        chunk = batch.after(self.position, self.wanted)
+        self.position = max(self.position, batch.last)
+        if chunk:
+            waiter.set_result(chunk)
+
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            self._waiter.set_result(b"")
 
     def end(self) -> None:
         if self._timer is not None:
@@ -238,15 +247,14 @@ class _Reader:
             self._timer = self.loop.call_at(self._due(), self._beat)
 
 
-def _batches(events: list[Event]) -> Iterator[_Batch]:
+def _batches(new: list[tuple[Event, bytes]]) -> Iterator[_Batch]:
     """One, unless it would be too much to send at once."""
     start, size = 0, 0
-    pieces = [_encode(event) for event in events]
-    for end, piece in enumerate(pieces, 1):
+    for end, (last, piece) in enumerate(new, 1):
         size += len(piece)
-        if size >= CHUNK_BYTES or end == len(pieces):
-            part = tuple(pieces[start:end])
-            yield _Batch(tuple(events[start:end]), part, b"".join(part))
+        if size >= CHUNK_BYTES or end == len(new):
+            events, pieces = zip(*new[start:end], strict=True)
+            yield _Batch(events, pieces, b"".join(pieces), events[0].id, last.id)
             start, size = end, 0
 
 

@@ -4,25 +4,32 @@ A plain ASGI layer around the application, and the boundary where every error be
 format of answers. Which actor may do what is each route's own dependency.
 """
 
+import json
 import logging
+import time
 from collections.abc import MutableMapping
 from dataclasses import dataclass
+from email.utils import formatdate
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bullpen import __version__
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import tokens
+from bullpen.hub.doors import DOOR
 from bullpen.hub.registry import Registry
 
 log = logging.getLogger("bullpen.http")
 
 BODY_BYTES = 8 << 20
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+# A request with two of them could mean one thing to us and another to whoever looked before.
+SINGLE_HEADERS = (b"host", b"origin", b"authorization", b"content-length", b"sec-fetch-site")
+RETRYABLE = frozenset({408, 429, 500, 502, 503, 504})
 
 # kind -> status and name of the error
 ANSWERS = {
@@ -58,61 +65,62 @@ class RefusedError(HTTPException):
         self.error = error
 
 
+def error_body(status: int, error: str, message: str, details: dict[str, Any]) -> bytes:
+    """The one format of errors. ASCII: half a surrogate in a message can be sent like that."""
+    details = {"retryable": status in RETRYABLE, **details}
+    body = {"error": error, "message": message, "details": details}
+    return json.dumps(body, default=str).encode()
+
+
 def error_response(
     status: int, error: str, message: str, details: dict[str, Any] | None = None
-) -> JSONResponse:
-    """The one format of errors."""
-    body = {"error": error, "message": message, "details": details or {}}
-    return JSONResponse(body, status, {"WWW-Authenticate": "Bearer"} if status == 401 else None)
+) -> Response:
+    """The same as an answer."""
+    return Response(
+        error_body(status, error, message, details or {}),
+        status,
+        {"WWW-Authenticate": "Bearer"} if status == 401 else None,
+        "application/json",
+    )
 
 
-def answer_error(error: BullpenError) -> JSONResponse:
+def answer_error(error: BullpenError) -> Response:
     """The answer for one of our own errors; the client raises the same again from it."""
     status, name = ANSWERS[error.kind]
     details = {**error.details, "kind": error.kind.value, "hint": error.hint}
-    if status == 503:
-        details["retryable"] = True
     return error_response(status, name, error.message, details)
 
 
 class Guard:
-    """The layer. `agent_sockets` names the agent that a socket of its own belongs to."""
+    """The layer. `own_socket` is the owner's; a door says itself whose it is."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        registry: Registry,
-        owner_token: str,
-        own_socket: str,
-        agent_sockets: dict[str, str],
+        self, app: ASGIApp, registry: Registry, owner_token: str, own_socket: str
     ) -> None:
         self.app = app
         self.registry = registry
         self.owner_token = owner_token
         self.own_socket = own_socket
-        self.agent_sockets = agent_sockets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = {key: value.decode("latin-1") for key, value in scope["headers"]}
         answer = _Answer(send)
+        scope.setdefault("state", {})
         try:
+            headers = _single_headers(scope)
             self._check_host(scope, headers)
             _check_origin(headers)
-            scope.setdefault("state", {})["actor"] = self._identify(scope, headers)
+            scope["state"]["actor"] = self._identify(scope, headers)
             await self.app(scope, _capped(receive, headers), answer)
         except RefusedError as error:
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 4000 + error.status_code})
-                return
-            refusal = error_response(error.status_code, error.error, error.detail)
-            await answer.instead(refusal, scope, receive)
+            if not answer.is_begun:
+                refusal = error_response(error.status_code, error.error, error.detail)
+                await refusal(scope, receive, answer)
         except Exception as error:
             log.exception("a request failed", extra={"path": scope.get("path", "")})
-            if answer.started or scope["type"] == "websocket":
-                raise
+            if answer.is_begun:
+                raise  # the server cuts the connection: half an answer must not look whole
             message = f"the hub failed ({type(error).__name__}); its log says where"
-            failed = error_response(500, "internal_error", message, {"retryable": True})
-            await answer.instead(failed, scope, receive)
+            await error_response(500, "internal_error", message)(scope, receive, answer)
 
     def _is_tcp(self, scope: Scope) -> bool:
         server = scope.get("server")
@@ -123,57 +131,79 @@ class Guard:
         host = headers.get(b"host", "")
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
         if self._is_tcp(scope) and name.lower() not in LOOPBACK_NAMES:
-            raise RefusedError(403, "forbidden", f"not served under the name {host!r}")
+            raise RefusedError(403, "forbidden", f"not served under the name {host[:80]!r}")
 
     def _identify(self, scope: Scope, headers: dict[bytes, str]) -> Actor:
         given = headers.get(b"authorization")
+        door = scope["state"].get(DOOR)
+        if door is not None:
+            # Whatever else lies in a sandbox is stolen: it is not even said to be valid.
+            if given is not None and self._find(given) != Actor(door):
+                raise RefusedError(403, "forbidden", f"this socket is for {door} alone")
+            return Actor(door)
         if given is not None:
-            return self._by_token(given)
+            actor = self._find(given)
+            if actor is None:
+                raise RefusedError(401, "unauthorized", "no such token")
+            return actor
         if self._is_tcp(scope):
             raise RefusedError(401, "unauthorized", "a token is needed: Authorization: Bearer")
-        path = scope["server"][0]
-        if path in self.agent_sockets:
-            return Actor(self.agent_sockets[path])
-        if path == self.own_socket:
+        if scope["server"][0] == self.own_socket:
             return OWNER
         raise RefusedError(401, "unauthorized", "this socket belongs to nobody")
 
-    def _by_token(self, given: str) -> Actor:
+    def _find(self, given: str) -> Actor | None:
+        """Whose token the header holds."""
         scheme, _, token = given.partition(" ")
         token = token.strip()
-        if scheme.lower() == "bearer" and token:
-            if tokens.is_owner(token, self.owner_token):
-                return OWNER
-            agent = tokens.find_agent(token, (live.agent for live in self.registry))
-            if agent is not None:
-                return Actor(agent.name)
-        raise RefusedError(401, "unauthorized", "no such token")
+        if scheme.lower() != "bearer" or not token:
+            return None
+        if tokens.is_owner(token, self.owner_token):
+            return OWNER
+        agent = tokens.find_agent(token, (live.agent for live in self.registry))
+        return None if agent is None else Actor(agent.name)
 
 
 class _Answer:
-    """`send`, which adds our version to what goes out and knows whether anything has."""
+    """`send`, which adds to what goes out and knows whether anything has."""
 
     def __init__(self, send: Send) -> None:
         self.send = send
-        self.started = False
+        self.is_begun = False
 
     async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.started = True
-            message["headers"] = [*message["headers"], (b"bullpen-version", __version__.encode())]
+        self.is_begun = True
+        if message["type"].endswith("http.response.start"):  # also of a refused WebSocket
+            message["headers"] = [*message["headers"], *_common(message["headers"])]
         await self.send(message)
 
-    async def instead(self, response: JSONResponse, scope: Scope, receive: Receive) -> None:
-        """Another answer, if none is under way."""
-        if not self.started:
-            await response(scope, receive, self)
+
+def _common(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """What every answer has, unless it says otherwise itself."""
+    given = {name.lower() for name, _ in headers}
+    common = [
+        (b"bullpen-version", __version__.encode()),
+        (b"date", formatdate(time.time(), usegmt=True).encode()),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    return [(name, value) for name, value in common if name not in given]
+
+
+def _single_headers(scope: Scope) -> dict[bytes, str]:
+    headers: dict[bytes, str] = {}
+    for name, value in scope["headers"]:
+        if name in headers and name in SINGLE_HEADERS:
+            raise RefusedError(400, "validation_error", f"two headers {name.decode('latin-1')!r}")
+        headers[name] = value.decode("latin-1")
+    return headers
 
 
 def _check_origin(headers: dict[bytes, str]) -> None:
     # Browsers send it with everything a page of another site may cause; our own page's is
     # its host.
     origin = headers.get(b"origin")
-    if origin is not None and origin.partition("://")[2] != headers.get(b"host"):
+    if origin is not None and origin != f"http://{headers.get(b'host')}":
         raise RefusedError(403, "forbidden", "requests of other sites are refused")
     if headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
         raise RefusedError(403, "forbidden", "requests of other sites are refused")
@@ -183,7 +213,7 @@ def _capped(receive: Receive, headers: dict[bytes, str]) -> Receive:
     """The body, refused once it is more than it may be."""
     too_large = RefusedError(413, "too_large", f"a body has at most {BODY_BYTES} bytes")
     length = headers.get(b"content-length", "0")
-    if length.isdigit() and int(length) > BODY_BYTES:
+    if not length.isdecimal() or len(length) > 18 or int(length) > BODY_BYTES:
         raise too_large
     taken = 0
 
@@ -207,13 +237,13 @@ def actor_of(request: HTTPConnection) -> Actor:
     return found
 
 
-def owner_only(request: Request) -> None:
+def owner_only(request: HTTPConnection) -> None:
     """For what no agent may do."""
     if not actor_of(request).is_owner:
         raise BullpenError("only the owner may do that", kind=Kind.DENIED)
 
 
-def owner_or_self(request: Request) -> None:
+def owner_or_self(request: HTTPConnection) -> None:
     """For what an agent may do to itself."""
     actor = actor_of(request)
     if not actor.is_owner and request.path_params.get("name") != actor.agent:

@@ -13,6 +13,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.hub.environment import agent_environment
 from bullpen.hub.sessions import Settled
 from bullpen.hub.tokens import hash_of, new_token
+from bullpen.hub.trees import Tree, open_site, plan_tree
 from bullpen.model import names
 from bullpen.model.agent import Agent, Place
 from bullpen.model.launch import Launch
@@ -21,15 +22,7 @@ from bullpen.overrides import apply_overrides
 from bullpen.paths import Home
 from bullpen.roles import RoleFile, find_role, load_role, resolve_root_dir
 from bullpen.settings import Settings
-from bullpen.worktrees import Site, Spec
-
-
-@dataclass(frozen=True)
-class Tree:
-    """The worktree of a plan: where, and as what it is made if it is not there."""
-
-    site: Site
-    spec: Spec
+from bullpen.worktrees import Spec
 
 
 @dataclass(frozen=True)
@@ -116,7 +109,8 @@ def plan_restart(home: Home, settings: Settings, last: Agent, settled: Settled) 
     tree = None
     if last.worktree is not None:
         site = open_site(home, settings, Path(last.worktree.repo))
-        tree = Tree(site, Spec(last.name, branch=last.birth_branch, role=last.role))
+        branch = last.birth_branch
+        tree = plan_tree(site, Spec(last.name, branch=branch, detached=not branch, role=last.role))
     return Plan(
         agent, settled, get_engine(last.engine), Start(None, last.command, resume=True), tree
     )
@@ -133,19 +127,6 @@ def own_variables(home: Home, agent: Agent, token: str) -> dict[str, str]:
         "BULLPEN_PARENT": agent.parent,
         "BULLPEN_TOKEN": token,
     }
-
-
-def open_site(home: Home, settings: Settings, repo: Path) -> Site:
-    """The site of that repository under this home's settings."""
-    rules = settings.worktrees
-    return worktrees.open_site(
-        repo,
-        # A relative base is relative to the home.
-        home.root / Path(rules.base).expanduser() if rules.base else home.worktrees,
-        branch_prefix=rules.branch_prefix,
-        pool=rules.pool,
-        max_depth=rules.max_depth,
-    )
 
 
 def _tree(
@@ -170,7 +151,7 @@ def _tree(
         copy=wanted.copy_globs,
         setup=wanted.setup or "",
     )
-    return Tree(open_site(home, settings, directory), spec)
+    return plan_tree(open_site(home, settings, directory), spec)
 
 
 def _refuse_sandbox(role: Role) -> None:

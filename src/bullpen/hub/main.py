@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
@@ -27,6 +27,7 @@ from bullpen.hub.factory import Factory
 from bullpen.hub.feed import Feed
 from bullpen.hub.guard import Guard
 from bullpen.hub.http.app import make_app
+from bullpen.hub.http.connection import Connection
 from bullpen.hub.http.state import Hub
 from bullpen.hub.registry import Registry
 from bullpen.hub.store import Store
@@ -44,12 +45,16 @@ LEAVE_SECONDS = 2  # for requests under way; streams are cut, and resume
 class Server(uvicorn.Server):
     """Uvicorn without its ten wake-ups a second: an idle hub sleeps."""
 
-    def __init__(self, config: uvicorn.Config, stop: asyncio.Event) -> None:
+    def __init__(
+        self, config: uvicorn.Config, stop: asyncio.Event, leave: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self.stop = stop
+        self.leave = leave
 
     async def main_loop(self) -> None:
         await self.stop.wait()
+        self.leave()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -115,22 +120,20 @@ async def _serve(
     store.on_commit = publish
     app = make_app(hub)
     app.openapi()  # builds, and so imports, everything of the routes
-    guard = Guard(app, registry, owner, str(home.socket(HUB)), {})
-    config = uvicorn.Config(
-        guard,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=LEAVE_SECONDS,
-        ws_max_size=1 << 20,
-    )
+    config = server_config(Guard(app, registry, owner, str(home.socket(HUB))))
     await factory.start()
     await adopt(supervisor)
+    await hub.components.load()
     await store.append(_started())
     place.write_hub_file(home, hub.port, __version__)
-    server = Server(config, hub.stop)
+
+
+    def leave() -> None:  # streams would otherwise be waited for
+        feed.close()
+        supervisor.doors.leave()
+
+    server = Server(config, hub.stop, leave)
+    await supervisor.doors.serve(config, server.server_state)
     serving = asyncio.create_task(server.serve(sockets=[local, tcp]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.001)
@@ -139,6 +142,23 @@ async def _serve(
     await serving
     factory.leave()
     log.info("left")
+
+
+def server_config(guard: Guard) -> uvicorn.Config:
+    """How everything is served, at whichever door."""
+    return uvicorn.Config(
+        guard,
+        http=Connection,
+        lifespan="off",
+        log_config=None,
+        log_level="warning",  # at info the server logs queries, at debug what is typed
+        access_log=False,
+        server_header=False,
+        date_header=False,  # the guard's is right also in an idle hub
+        timeout_graceful_shutdown=LEAVE_SECONDS,
+        ws_max_size=1 << 20,
+        ws_per_message_deflate=False,
+    )
 
 
 def _started() -> Draft:

@@ -1,11 +1,13 @@
 """One hub per home: its lock, its port, and `hub.json` that tells where it is."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import re
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from bullpen.paths import HUB, Home
 
 PORTS = range(9199, 8999, -1)  # the highest free one
 LOOPBACK = "127.0.0.1"
+LOCK_SECONDS = 0.2
+LOOK_AGAIN_SECONDS = 0.005
 
 
 class AlreadyServedError(Exception):
@@ -23,26 +27,36 @@ class AlreadyServedError(Exception):
 
 
 def take_lock(home: Home) -> int:
-    """The lock of the home, held until this process ends; never inherited."""
-    descriptor = os.open(home.root / "hub.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise AlreadyServedError from error
-    return descriptor
+    """The lock of the home, held until this process ends; never inherited.
+
+    On the directory itself: a file for it could be deleted, and then be locked twice.
+    """
+    descriptor = os.open(home.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        except BlockingIOError as error:
+            # Somebody who only looks whether it is free has it for a moment, too.
+            if time.monotonic() > deadline:
+                os.close(descriptor)
+                raise AlreadyServedError from error
+        time.sleep(LOOK_AGAIN_SECONDS)
 
 
 def bind_port(home: Home, configured: int | None) -> socket.socket:
     """A listening loopback socket on the home's port: configured, kept, or chosen now."""
-    kept = read_hub_file(home).get("port")
-    wanted = configured or (kept if isinstance(kept, int) else None)
+    wanted = configured or _kept_port(home)
     if wanted is not None:
-        return _bind(wanted)
+        try:
+            return _bind(wanted)
+        except OSError as error:
+            raise _not_ours(wanted, error) from error
     claimed = _claimed_ports(home)
     for port in PORTS:
         if port not in claimed:
-            with contextlib.suppress(BullpenError):
+            with contextlib.suppress(OSError):
                 return _bind(port)
     raise BullpenError(
         f"no port is free from {PORTS[-1]} to {PORTS[0]}",
@@ -57,30 +71,64 @@ def _bind(port: int) -> socket.socket:
     try:
         found.bind((LOOPBACK, port))
         found.listen(1024)
-    except OSError as error:
+    except OSError:
         found.close()
-        who = _owner_of(port)
-        raise BullpenError(
-            f"port {port} is taken{f' by {who}' if who else ''}",
-            hint="end it, or choose another: port in config.yaml, or BULLPEN_PORT"
-            " (running agents know the old one)",
-            kind=Kind.UNAVAILABLE,
-        ) from error
+        raise
     return found
+
+
+def _not_ours(port: int, error: OSError) -> BullpenError:
+    hint = "choose another: port in config.yaml, or BULLPEN_PORT (running agents know the old one)"
+    if error.errno != errno.EADDRINUSE:
+        return BullpenError(
+            f"cannot listen on port {port}: {error.strerror}", hint=hint, kind=Kind.UNAVAILABLE
+        )
+    who = _owner_of(port)
+    return BullpenError(
+        f"port {port} is taken{f' by {who}' if who else ''}",
+        hint=f"end it, or {hint}",
+        kind=Kind.UNAVAILABLE,
+    )
+
+
+def _kept_port(home: Home) -> int | None:
+    """The port of this home's last hub. That of another machine's, for a home that was copied,
+    means nothing here."""
+    last = read_hub_file(home)
+    is_ours = last.get("host") == socket.gethostname() or last.get("boot_id") == _boot_id()
+    port = last.get("port")
+    return port if is_ours and isinstance(port, int) and 0 < port < 1 << 16 else None
 
 
 def bind_socket(home: Home) -> socket.socket:
     """The home's own socket; the caller holds the lock, so whatever lies there is a dead one's."""
-    path = home.socket(HUB)
     with contextlib.suppress(FileNotFoundError):
-        path.unlink()
+        home.socket(HUB).unlink()
+    return _listen(home)
+
+
+def bind_socket_again(home: Home) -> socket.socket | None:
+    """The same while serving, if somebody deleted it; None if there is something."""
+    if os.path.lexists(home.socket(HUB)):
+        return None
+    home.sockets.mkdir(mode=0o700, exist_ok=True)
+    return _listen(home)
+
+
+def _listen(home: Home) -> socket.socket:
+    path = home.socket(HUB)
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
     try:
+        # Linux makes the file with the mode of the socket. Not by the umask: that is the whole
+        # process's, threads and their children included.
+        with contextlib.suppress(OSError):
+            os.fchmod(found.fileno(), 0o600)
         found.bind(str(path))
-    finally:
-        os.umask(before)
-    found.listen(1024)
+        path.chmod(0o600)
+        found.listen(1024)
+    except BaseException:
+        found.close()
+        raise
     return found
 
 
@@ -88,7 +136,7 @@ def read_hub_file(home: Home) -> dict[str, Any]:
     """What `hub.json` says; nothing if it says nothing sensible."""
     try:
         found = json.loads((home.root / "hub.json").read_bytes())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -100,11 +148,18 @@ def write_hub_file(home: Home, port: int, version: str) -> None:
         "pid": pid,
         "start_time": proc.start_time(pid),
         "host": socket.gethostname(),
+        "boot_id": _boot_id(),
         "port": port,
         "socket": str(home.socket(HUB)),
         "version": version,
     }
     write_atomically(home.root / "hub.json", json.dumps(fields) + "\n", mode=0o600)
+
+
+def _boot_id() -> str | None:
+    """Of the kernel that runs; None where it has none."""
+    began = proc.start_time(os.getpid())
+    return began.partition("/")[0] if began else None
 
 
 def _claimed_ports(home: Home) -> set[int]:
@@ -120,7 +175,8 @@ def _claimed_ports(home: Home) -> set[int]:
 def _owner_of(port: int) -> str:
     """Who listens there, as far as we may see."""
     inodes = set()
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+    table = Path("/proc/net/tcp")
+    for line in table.read_text().splitlines()[1:] if table.exists() else ():
         fields = line.split()
         if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
             inodes.add(f"socket:[{fields[9]}]")

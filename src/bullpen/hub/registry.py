@@ -36,6 +36,8 @@ class Registry:
         self._agents: dict[str, Live] = {}
         # Session directories that cannot be read: shown, never dropped.
         self.broken: dict[str, str] = {}
+        # Names that a pod is about to use, and the run that may.
+        self.claimed: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Live]:
         return iter(sorted(self._agents.values(), key=lambda live: live.agent.name))
@@ -61,10 +63,18 @@ class Registry:
     def drop(self, name: str) -> None:
         self._agents.pop(name, None)
 
+    def is_taken(self, name: str, run: str = "") -> bool:
+        """Whether somebody runs under that name, is being started, or is about to be; `run` is
+        the one that asks."""
+        live = self._agents.get(name)
+        return self.claimed.get(name, run) != run or (
+            live is not None and (live.is_running or live.lock.locked())
+        )
+
     def free_name(self, wanted: str) -> str:
         """That name, or the next with a number, that nobody runs under."""
         name, number = wanted, 1
-        while (live := self._agents.get(name)) and (live.is_running or live.lock.locked()):
+        while self.is_taken(name):
             number += 1
             name = f"{wanted}-{number}"
         return name

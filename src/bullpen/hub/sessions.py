@@ -23,6 +23,8 @@ from bullpen.paths import Home
 SESSION = "session.json"
 ENVIRONMENT = "env"
 BEING_MADE = ".new-"
+ASIDE = "before-"
+ASIDE_FILES = (ENVIRONMENT, "exit.json", "holder.json", SESSION)
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,59 @@ def remove(home: Home, name: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         home.session(name).rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
+
+
+# ── what was there before: a start that is taken back leaves it as it was ──
+
+
+def set_aside(home: Home, name: str, key: str) -> None:
+    """Keep the identity and the records of the last run until `take_back` or `forget_aside`.
+
+    Links are enough: all of these files are replaced, never written into.
+    """
+    place = home.session(name)
+    aside = place / f"{ASIDE}{key}"
+    aside.mkdir(mode=0o700)
+    for file in ASIDE_FILES:
+        with contextlib.suppress(FileNotFoundError):
+            (aside / file).hardlink_to(place / file)
+    flush_directory(aside)
+    flush_directory(place)
+
+
+def take_back(home: Home, name: str, run: str, key: str) -> None:
+    """Undo a start: the session is as it was set aside, or gone if there was none. A session
+    of another run is left alone. May be repeated."""
+    place = home.session(name)
+    aside = place / f"{ASIDE}{key}"
+    found = _read_json(place / SESSION)
+    if found is not None and found.get("run") == run:
+        if not (aside / SESSION).exists():
+            remove(home, name)
+            return
+        for file in ASIDE_FILES:  # the identity last: until then it is this run's
+            _put_back(aside / file, place / file)
+        flush_directory(place)
+    forget_aside(home, name, key)
+
+
+def forget_aside(home: Home, name: str, key: str) -> None:
+    """The start stands."""
+    shutil.rmtree(home.session(name) / f"{ASIDE}{key}", ignore_errors=True)
+
+
+def _put_back(kept: Path, place: Path) -> None:
+    if not kept.exists():
+        place.unlink(missing_ok=True)
+        return
+    beside = place.with_name(f".{place.name}.{os.urandom(4).hex()}.new")
+    beside.hardlink_to(kept)
+    beside.replace(place)
+    # Two names of one file are left alone by `rename`.
+    beside.unlink(missing_ok=True)
+
+
+# ── what holders leave ──
 
 
 def find_exit(home: Home, agent: Agent) -> dict[str, Any] | None:

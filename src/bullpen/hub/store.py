@@ -96,7 +96,7 @@ class Store:
         return cls(path, open_database(path))
 
     def close(self) -> None:
-        """Finish what was submitted, then let go of the file."""
+        """Finish what was submitted, then let go of the file. Waits; not for an event loop."""
         with self._gate:
             if self._is_closed:
                 return

@@ -18,6 +18,7 @@ from bullpen import proc, worktrees
 from bullpen.engines import get_engine
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import holders, sessions
+from bullpen.hub.doors import Doors
 from bullpen.hub.factory import Factory
 from bullpen.hub.launch import Plan, Tree, open_site, plan_launch, plan_restart, wanted_name
 from bullpen.hub.registry import Live, Registry
@@ -51,6 +52,7 @@ class Supervisor:
         self.store = store
         self.registry = registry
         self.factory = factory
+        self.doors = Doors(home)
         self.tasks: set[asyncio.Task[None]] = set()
 
     # ── starting ──
@@ -116,6 +118,7 @@ class Supervisor:
         )
         if plan.tree is not None:
             live.agent = agent = await self._make_tree(plan.tree, agent)
+        await self.doors.open(agent)  # a sandbox mounts its directory
         answer = await self.factory.hold(self._request(agent, plan.settled))
         self.observe_now(live, _held(agent, answer["pid"], answer["child"]))
         data = {"holder": answer["pid"], "child": answer["child"], "cwd": agent.cwd}
@@ -167,6 +170,7 @@ class Supervisor:
     ) -> None:
         """A start that failed leaves what was there before, and an event that says why."""
         agent = live.agent
+        self.doors.close(agent)
         if live.link is not None:
             live.link.close()
         if await asyncio.to_thread(sessions.find_holder, self.home, agent):
@@ -219,6 +223,7 @@ class Supervisor:
 
     async def _conclude(self, live: Live, data: dict[str, Any]) -> None:
         """The run is over: said once, whoever finds out."""
+        self.doors.close(live.agent)
         await asyncio.to_thread(_unlock_tree, self.home, self.settings, live.agent)
         drafts = (_draft("agent.stopped", live.agent, data, key="stopped"), _state_draft(live))
         try:

@@ -22,7 +22,7 @@ from bullpen.worktrees.cleanup import (
     reason_to_keep,
     remove_all,
 )
-from bullpen.worktrees.create import create, create_many, ensure
+from bullpen.worktrees.create import create, create_many, ensure, ensure_many
 from bullpen.worktrees.errors import Code, WorktreeError
 from bullpen.worktrees.fill import fill_pool
 from bullpen.worktrees.git import (
@@ -39,6 +39,7 @@ from bullpen.worktrees.listing import Info, Listed, describe, info, list_all, li
 from bullpen.worktrees.persona import update_persona
 from bullpen.worktrees.plan import Spec, branch_name
 from bullpen.worktrees.pool import list_ready, refill_in_background
+from bullpen.worktrees.records import Record, find_record
 from bullpen.worktrees.remove import Removed, prune, remove
 from bullpen.worktrees.restore import restore
 from bullpen.worktrees.site import (
@@ -69,6 +70,7 @@ __all__ = [
     "Info",
     "Kept",
     "Listed",
+    "Record",
     "Removed",
     "Repository",
     "Site",
@@ -86,8 +88,10 @@ __all__ = [
     "describe",
     "diff_stat",
     "ensure",
+    "ensure_many",
     "exists",
     "fill_pool",
+    "find_record",
     "full_cleanup",
     "gc",
     "has_commits",

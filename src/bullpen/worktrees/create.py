@@ -61,24 +61,45 @@ def create_many(site: Site, specs: Sequence[Spec]) -> dict[str, Path]:
 
 def ensure(site: Site, spec: Spec) -> Path:
     """The worktree of that name: reused as it is, checked out again, or made."""
-    path = path_for(site, spec.name)
-    with reported(f"cannot prepare {spec.name}"):
+    return ensure_many(site, [spec])[spec.name]
+
+
+def ensure_many(site: Site, specs: Sequence[Spec]) -> dict[str, Path]:
+    """The same for a set: all that are missing are made, or none; absolute path by name."""
+    paths = {spec.name: path_for(site, spec.name) for spec in specs}
+    with reported(f"cannot prepare {', '.join(paths)}"):
         with locked(site.repo) as lock:
             recover(site.repo, lock)
-            if _is_being_made(site.repo, path):
-                raise being_made(spec.name)
-        checkout = find_checkout(site, path)
-        if checkout and is_intact(checkout):
-            return path
-        if os.path.lexists(path):
-            raise _not_ours(site, spec.name, path)
-        record = find_record(site, spec.name)
-        if record and record.is_of(site.repo) and record.branch == spec.birth_branch != "":
-            ref = f"refs/heads/{record.branch}"
-            tip = resolve(site.repo, [ref])[ref]
-            if tip is not None and not is_born_elsewhere(site.repo, record.branch):
-                return make(site, [plan_again(site, spec, record, tip)])[spec.name]
-        return make(site, plan_many(site, [spec]))[spec.name]
+            for name, path in paths.items():
+                if _is_being_made(site.repo, path):
+                    raise being_made(name)
+        missing = [spec for spec in specs if not _is_there(site, spec)]
+        again = {spec.name: plan for spec in missing if (plan := _plan_again(site, spec))}
+        new = [spec for spec in missing if spec.name not in again]
+        plans = [*again.values(), *(plan_many(site, new) if new else [])]
+        return paths | make(site, plans) if plans else paths
+
+
+def _is_there(site: Site, spec: Spec) -> bool:
+    path = path_for(site, spec.name)
+    checkout = find_checkout(site, path)
+    if checkout and is_intact(checkout):
+        return True
+    if os.path.lexists(path):
+        raise _not_ours(site, spec.name, path)
+    return False
+
+
+def _plan_again(site: Site, spec: Spec) -> Plan | None:
+    """The plan for a branch of ours that lost its worktree; None when there is none."""
+    record = find_record(site, spec.name)
+    if not (record and record.is_of(site.repo) and record.branch == spec.birth_branch != ""):
+        return None
+    ref = f"refs/heads/{record.branch}"
+    tip = resolve(site.repo, [ref])[ref]
+    if tip is None or is_born_elsewhere(site.repo, record.branch):
+        return None
+    return plan_again(site, spec, record, tip)
 
 
 # ── acting ───────────────────────────────────────────────────────────────────

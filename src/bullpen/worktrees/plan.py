@@ -36,6 +36,7 @@ class Spec:
     persona: Path | None = None
     copy: tuple[str, ...] = ()
     setup: str = ""
+    made_for: str = ""  # noted in its record: whoever made it can tell it from another's
 
     @property
     def birth_branch(self) -> str:
@@ -164,6 +165,7 @@ def _plan(site: Site, spec: Spec, commit: str, base: str) -> Plan:
             role=spec.role,
             parent=spec.parent,
             depth=spec.depth,
+            made_for=spec.made_for,
         ),
         head=f"ref: refs/heads/{branch}" if branch else commit,
     )
@@ -184,7 +186,7 @@ def plan_again(site: Site, spec: Spec, record: Record, tip: str) -> Plan:
     return replace(
         fresh,
         member=replace(fresh.member, branch=""),
-        record=replace(record, id=fresh.member.id),
+        record=replace(record, id=fresh.member.id, made_for=spec.made_for),
     )
 
 

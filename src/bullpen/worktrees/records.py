@@ -31,6 +31,7 @@ class Record:
     role: str = ""
     parent: str = ""
     depth: int = 0
+    made_for: str = ""  # what its maker wrote on it
 
     @property
     def created(self) -> datetime:

@@ -13,7 +13,6 @@ from bullpen.cli.caller import caller, pod_in_effect
 from bullpen.cli.commands.role import complete_roles
 from bullpen.cli.connect import connect
 from bullpen.errors import BullpenError
-from bullpen.paths import current_home
 
 
 @click.command()
@@ -49,7 +48,6 @@ def command(
             "neither a role nor a program to run",
             hint="bullpen run --role ROLE · bullpen run -- PROGRAM",
         )
-    home = current_home()
     asked = {
         **caller(),
         "run": uuid.uuid4().hex,
@@ -68,10 +66,11 @@ def command(
         output.write(_started(agent))
         output.write(f"bullpen attach {agent['name']} · bullpen logs -f {agent['name']}")
     else:
-        from bullpen.cli.commands.attach import attach
+        from bullpen.cli.commands import attach
 
-        sys.stdout.flush()
-        raise SystemExit(attach(home, agent["name"]))
+        click.get_current_context().invoke(
+            attach.command, name=agent["name"], read_only=False, wants_status=False
+        )
 
 
 def _started(agent: dict[str, object]) -> str:

@@ -1,18 +1,48 @@
-"""The application: routes, and how its errors look."""
+"""The application: its routes, and what is the same for all of them."""
+
+from typing import Any
 
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
 
 from bullpen import __version__
 from bullpen.errors import BullpenError
-from bullpen.hub.guard import RefusedError, answer_error, error_response
-from bullpen.hub.http import agents, events, gc, pods, status, terminal
+from bullpen.hub.http import (
+    agents,
+    components,
+    docs,
+    errors,
+    events,
+    gc,
+    pods,
+    status,
+    terminal,
+)
 from bullpen.hub.http.state import Hub
 
-NAMES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+DESCRIPTION = """\
+The agents of one home: start them, watch them, type into them, stop them.
+
+Over TCP every request needs `Authorization: Bearer` with a token. The owner's
+(`credentials/api-token` in the home) may do everything. An agent's (`BULLPEN_TOKEN` in its
+environment) reads the list of agents, any one of them and its explanation, its own screen, diff
+and events, and reports its own hooks. The home's `sockets/hub.sock` needs no token and is the
+owner's; `api/hub.sock` in an agent's session is that agent's. Beside what is listed there is one
+WebSocket, `/agents/{name}/terminal`, for the owner.
+
+Errors have one format: `error` for programs, `message` for people, `details`.
+"""
+ROUTERS = (
+    status.router,
+    agents.router,
+    pods.router,
+    events.router,
+    components.router,
+    gc.router,
+    terminal.router,
+    docs.router,
+)
 
 
 def make_app(hub: Hub) -> FastAPI:
@@ -20,44 +50,21 @@ def make_app(hub: Hub) -> FastAPI:
     app = FastAPI(
         title="Bullpen",
         version=__version__,
-        description="Agents of one home: start them, watch them, type into them, stop them.",
+        description=DESCRIPTION,
+        docs_url=None,  # it loads its scripts from another host
         redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.hub = hub
-    for router in (
-        status.router,
-        agents.router,
-        pods.router,
-        events.router,
-        gc.router,
-        terminal.router,
-    ):
-        app.include_router(router)
-    app.add_exception_handler(BullpenError, _own)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _refused)
+    for router in ROUTERS:
+        app.include_router(router, responses=errors.RESPONSES)
+    handlers: dict[Any, Any] = {
+        BullpenError: errors.own,
+        RequestValidationError: errors.invalid,
+        WebSocketRequestValidationError: errors.invalid,
+        HTTPException: errors.refused,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+    app.router.default = errors.no_route
     return app
-
-
-async def _own(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, BullpenError)
-    return answer_error(error)
-
-
-async def _invalid(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    problems = [
-        f"{'.'.join(str(part) for part in found['loc'])}: {found['msg']}"
-        for found in error.errors()
-    ]
-    return error_response(400, "validation_error", "; ".join(problems), {"problems": problems})
-
-
-async def _refused(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    name = (
-        error.error if isinstance(error, RefusedError) else NAMES.get(error.status_code, "refused")
-    )
-    response = error_response(error.status_code, name, str(error.detail))
-    response.headers.update(error.headers or {})
-    return response

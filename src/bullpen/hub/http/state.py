@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from bullpen.hub.components import Components
 from bullpen.hub.feed import Feed
 from bullpen.hub.registry import Registry
 from bullpen.hub.store import Store
@@ -29,6 +30,10 @@ class Hub:
     supervisor: Supervisor
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     started: float = field(default_factory=time.time)
+    components: Components = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.components = Components(self.store)
 
 
 def hub_of(connection: HTTPConnection) -> Hub:

@@ -1,0 +1,104 @@
+"""`bullpen attach`: an agent's terminal on this one."""
+
+import os
+import signal
+import sys
+
+import click
+
+from bullpen.cli import output
+from bullpen.client.holder import Connection, connect, running
+from bullpen.errors import BullpenError, Kind
+from bullpen.paths import current_home
+from bullpen.ssh_link import point_ssh_agent
+from bullpen.terminal.attach import Attachment, Detached, Ended, Lost, Outcome, Signalled, View
+from bullpen.terminal.detach_key import detach_key
+from bullpen.terminal.keys import Keys
+from bullpen.terminal.raw import Raw
+from bullpen.terminal.status import status_text
+from bullpen.terminal.tty import Tty
+
+
+def complete_running(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of running agents for the shell; silent when there is no home."""
+    try:
+        return [name for name in running(current_home()) if name.startswith(incomplete)]
+    except BullpenError:
+        return []
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_running)
+@click.option("--read-only", is_flag=True, help="Watch: nothing that is typed gets to the agent.")
+@click.option("--status", "wants_status", is_flag=True, help="Draw a status row at the bottom.")
+def command(name: str, read_only: bool, wants_status: bool) -> None:
+    """Attach this terminal to an agent's.
+
+    Ctrl-\\ (detach_key in config.yaml) leaves; the agent goes on. The exit code is 0 when
+    you leave and when the agent's program ends, however it ends. Needs no hub.
+    """
+    home = current_home()
+    if os.environ.get("BULLPEN_ACTOR") == name:
+        raise BullpenError(f"{name} cannot attach to itself: it would feed on its own output")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BullpenError(
+            "attach needs a terminal",
+            hint=f"bullpen peek {name} prints its screen · bullpen logs -f {name} follows it",
+        )
+    key = detach_key(home)
+    with connect(home, name) as connection:
+        view = _choose_view(connection, read_only, wants_status)
+        point_ssh_agent(home, os.environ)
+        sys.stdout.flush()
+        tty = Tty()
+        try:
+            attachment = Attachment(
+                connection, tty, view, Keys(key), lambda: status_text(home, name), read_only
+            )
+            outcome = attachment.run()
+        finally:
+            tty.close()
+    _report(name, outcome)
+
+
+def _choose_view(connection: Connection, read_only: bool, wants_status: bool) -> View:
+    greeting = connection.greeting
+    if greeting.get("mode") != "pty":
+        raise BullpenError(
+            f"{connection.name} has no terminal: it works on tasks",
+            hint=f"bullpen logs -f {connection.name}",
+            kind=Kind.UNSUPPORTED,
+        )
+    if not (read_only or wants_status):
+        return Raw()
+    from bullpen.terminal.row import Drawn
+
+    size = (int(str(greeting["rows"])), int(str(greeting["cols"])))
+    return Drawn(wants_status, read_only, size)
+
+
+def _report(name: str, outcome: Outcome) -> None:
+    match outcome:
+        case Detached():
+            output.write(f"[detached from {name} · bullpen attach {name}]")
+        case Ended(record):
+            output.write(f"{name} ended: {_how(record)}")
+        case Lost():
+            raise BullpenError(
+                f"{name}'s holder is gone, and its program with it",
+                hint=f"bullpen logs {name} shows what it wrote",
+                kind=Kind.UNAVAILABLE,
+            )
+        case Signalled(number):
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+
+def _how(record: dict[str, object]) -> str:
+    number = record.get("signal")
+    if not isinstance(number, int):
+        return f"exit code {record.get('code')}"
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,27 @@
+"""The command that an engine's settings name for its hooks, as fast as Python starts.
+
+Called by the engines when they write an agent's settings. The line has to go on working
+while the package is upgraded under a running agent: it names no file but the directory
+that the package is imported from.
+"""
+
+# Without the package (removed, or in the middle of an upgrade) the agent is left alone.
+CODE = """\
+import sys
+sys.path.insert(0, {root})
+try:
+    from bullpen.client.hook import main
+except ImportError:
+    sys.exit()
+main()
+"""
+
+
+def hook_line(python: str, package_root: str, agent: str) -> list[str]:
+    """The words of the command.
+
+    `python` is the interpreter that bullpen is installed for (its `sys.executable`, not what
+    that links to: when in doubt the line runs the whole command line with it), and
+    `package_root` the directory that holds the package.
+    """
+    return [python, "-I", "-S", "-c", CODE.format(root=ascii(package_root)), agent]

@@ -1,0 +1,96 @@
+"""How errors look: what the API promises of them, and the handlers that keep the promise."""
+
+from typing import Annotated, Any
+
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from bullpen.errors import BullpenError
+from bullpen.hub.guard import RefusedError, answer_error, error_response
+
+NAMES = {400: "validation_error", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+PROBLEMS = 20  # are enough to begin with
+PROBLEM_CHARACTERS = 300
+
+
+class Details(BaseModel):
+    """What a program can act on; more keys than these may come."""
+
+    model_config = ConfigDict(extra="allow")
+
+    retryable: Annotated[bool, Field(description="whether the same request may succeed later")]
+    kind: Annotated[str | None, Field(description="the kind of failure inside Bullpen")] = None
+    hint: Annotated[str | None, Field(description="what a person can do about it")] = None
+    problems: Annotated[
+        list[str] | None, Field(description="each part of the request that does not fit")
+    ] = None
+
+
+class Problem(BaseModel):
+    """Every answer from 400 on."""
+
+    error: Annotated[str, Field(description="a name for programs", examples=["not_found"])]
+    message: Annotated[str, Field(description="what failed, with which value, for people")]
+    details: Details
+
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": text}
+    for status, text in {
+        400: "`validation_error`: the request does not fit; `details.problems` says where",
+        401: "`unauthorized`: no token, or none that is known",
+        403: "`forbidden`: not for this agent, this site or this Host",
+        404: "`not_found`: there is nothing of that name",
+        405: "`method_not_allowed`",
+        409: "`conflict`: not in the present state, or the name is taken",
+        413: "`too_large`: more than 8 MiB",
+        422: "`unsupported` or `command_failed`: understood, but it cannot be done",
+        503: "`unavailable`: not at the moment; the same request may succeed later",
+    }.items()
+}
+
+
+async def own(connection: HTTPConnection, error: Exception) -> Response | None:
+    """An error of ours."""
+    assert isinstance(error, BullpenError)
+    return await _answered(connection, answer_error(error))
+
+
+async def invalid(connection: HTTPConnection, error: Exception) -> Response | None:
+    """A request that does not fit what the route takes."""
+    assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)
+    problems = [
+        f"{'.'.join(str(part) for part in found['loc'])}: {found['msg']}"[:PROBLEM_CHARACTERS]
+        for found in error.errors()[:PROBLEMS]
+    ]
+    answer = error_response(400, "validation_error", "; ".join(problems), {"problems": problems})
+    return await _answered(connection, answer)
+
+
+async def refused(connection: HTTPConnection, error: Exception) -> Response | None:
+    """No such route, or method; also what the guard refused while a body was read."""
+    assert isinstance(error, HTTPException)
+    known = NAMES.get(error.status_code, "refused")
+    name = error.error if isinstance(error, RefusedError) else known
+    answer = error_response(error.status_code, name, str(error.detail))
+    answer.headers.update(error.headers or {})
+    return await _answered(connection, answer)
+
+
+async def no_route(scope: Scope, receive: Receive, send: Send) -> None:
+    """For paths that nothing is at; a WebSocket is not asked for one by mistake either."""
+    answer = error_response(404, "not_found", "there is nothing at this path")
+    await answer(scope, receive, send)
+
+
+async def _answered(connection: HTTPConnection, answer: Response) -> Response | None:
+    """As the framework wants it: returned, or to a WebSocket sent in place of its acceptance."""
+    if not isinstance(connection, WebSocket):
+        return answer
+    await connection.send_denial_response(answer)
+    return None

@@ -1,0 +1,235 @@
+"""A person at an agent's terminal: keys to the holder, output to the screen, until they leave.
+
+One loop over keys, output and signals; nothing in it waits for a single one of them. How
+the output gets to the screen is the view's part (`raw`, or drawn: `row`).
+"""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from bullpen.client.holder import Connection, HolderGoneError
+from bullpen.holder.frames import parse_json
+from bullpen.terminal import title
+from bullpen.terminal.keys import Keys
+from bullpen.terminal.tty import HungUpError, Tty
+
+KEY_SECONDS = 0.02  # within which the rest of a key's bytes comes
+STATUS_SECONDS = 2.0
+SOON_SECONDS = 0.1  # after which a title is tried again that could not be set
+LEAVING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+
+
+class View(Protocol):
+    """How output gets to the screen."""
+
+    @property
+    def takes_all(self) -> bool: ...
+    def open(self, size: tuple[int, int]) -> bytes: ...
+    def resize(self, size: tuple[int, int]) -> bytes: ...
+    def program_is(self, size: tuple[int, int]) -> None: ...
+    def asked_size(self) -> dict[str, object]: ...
+    def show_status(self, text: str) -> bytes | None: ...
+    def feed(self, output: bytes) -> None: ...
+    def wait(self, now: float, /) -> float | None: ...
+    def take(self, now: float, /) -> bytes: ...
+    def closing(self, ended: bool) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Detached:
+    """By the key, or because the terminal is gone."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The program did; as the exit record says."""
+
+    record: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The holder went away without a word."""
+
+
+@dataclass(frozen=True)
+class Signalled:
+    """We were told to end."""
+
+    number: int
+
+
+Outcome = Detached | Ended | Lost | Signalled
+
+
+class Attachment:
+    """The loop and what it knows."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        tty: Tty,
+        view: View,
+        keys: Keys,
+        status: Callable[[], str],
+        read_only: bool = False,
+    ) -> None:
+        self._connection = connection
+        self._tty = tty
+        self._view = view
+        self._keys = keys
+        self._status = status
+        self._read_only = read_only
+        self._outcome: Outcome | None = None
+        self._dropped = False
+        self._shown_status = ""
+        self._status_due = 0.0
+        self._held_at = 0.0
+
+    def run(self) -> Outcome:
+        """Until it is over; the terminal is as before then, whatever happens."""
+        with _signals() as wake:
+            try:
+                self._tty.enter()
+                self._tty.write(title.PUSH)
+                self._attach()
+                while self._outcome is None:
+                    self._turn(wake)
+            except HungUpError:
+                self._outcome = Detached()
+            except HolderGoneError:
+                self._outcome = Lost()
+            finally:
+                ended = isinstance(self._outcome, Ended)
+                if ended:
+                    with contextlib.suppress(HungUpError):
+                        self._tty.write_all(self._view.take(float("inf")))
+                self._tty.leave(title.POP + self._view.closing(ended))
+        return self._outcome
+
+    def _attach(self) -> None:
+        """Also again: after having been too slow, or stopped."""
+        self._tty.write(self._view.open(self._tty.size))
+        fields = {"read_only": self._read_only, "replay": True, **self._view.asked_size()}
+        self._connection.send_fields(b"A", fields)
+
+    def _turn(self, wake: int) -> None:
+        tty, connection, view = self._tty, self._connection, self._view
+        readers: list[int | Connection] = [tty.keys, wake]
+        if view.takes_all or not tty.pending:
+            readers.append(connection)
+        writers: list[int | Connection] = [tty.output] if tty.pending else []
+        if connection.wants_to_write:
+            writers.append(connection)
+        ready, writable, _ = select.select(readers, writers, [], self._timeout())
+        if connection in writable:
+            connection.flush()
+        if tty.output in writable:
+            tty.flush()
+        if wake in ready:
+            self._hear(os.read(wake, 512))
+        if tty.keys in ready:
+            self._type(*self._keys.feed(tty.read()))
+            self._held_at = time.monotonic()
+        elif self._keys.waits and time.monotonic() >= self._held_at + KEY_SECONDS:
+            self._type(*self._keys.flush())
+        if connection in ready:
+            self._receive()
+        self._show()
+
+    def _timeout(self) -> float:
+        now = time.monotonic()
+        waits = [max(self._status_due - now, 0.0)]
+        if self._keys.waits:
+            waits.append(max(self._held_at + KEY_SECONDS - now, 0.0))
+        if not self._tty.pending and (wait := self._view.wait(now)) is not None:
+            waits.append(wait)
+        return min(waits)
+
+    def _hear(self, signals: bytes) -> None:
+        for number in signals:
+            if number in LEAVING:
+                self._outcome = self._outcome or Signalled(number)
+            elif number == signal.SIGWINCH:
+                self._tty.write(self._view.resize(self._tty.size))
+                if not self._read_only:
+                    self._connection.send_fields(b"R", self._view.asked_size())
+            elif number == signal.SIGCONT:  # the shell has had the terminal
+                self._tty.enter()
+                self._dropped = True
+
+    def _type(self, typed: bytes, leave: bool) -> None:
+        if typed and not self._read_only:
+            self._connection.send(b"I", typed)
+        if leave:
+            self._outcome = Detached()
+
+    def _receive(self) -> None:
+        for kind, payload in self._connection.read():
+            if kind in (b"O", b"P"):
+                self._view.feed(payload)
+            elif kind == b"D":
+                self._dropped = True
+            elif kind == b"E":
+                self._outcome = self._outcome or Ended(parse_json(payload))
+            elif kind == b"S":
+                status = parse_json(payload)
+                rows, cols = status.get("rows"), status.get("cols")
+                if isinstance(rows, int) and isinstance(cols, int):
+                    self._view.program_is((rows, cols))
+
+    def _show(self) -> None:
+        tty = self._tty
+        if tty.pending:
+            return
+        now = time.monotonic()
+        if output := self._view.take(now):
+            tty.write(output)
+        if self._dropped and not tty.pending:
+            self._dropped = False
+            # What was lost may have turned things off: begin as on a fresh terminal.
+            tty.write(tty.undo.sequences())
+            self._attach()
+        if now >= self._status_due:
+            self._show_status(now)
+
+    def _show_status(self, now: float) -> None:
+        self._status_due = now + STATUS_SECONDS
+        if self._read_only:
+            self._connection.send(b"S")
+        text = self._status()
+        # The program may have set a title of its own.
+        if text == self._shown_status and not self._tty.undo.titled:
+            return
+        shown = None if self._tty.pending else self._view.show_status(text)
+        if shown is None:
+            self._status_due = now + SOON_SECONDS
+            return
+        self._tty.write(shown)
+        self._tty.undo.titled = False
+        self._shown_status = text
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[int]:
+    """The end of a pipe where the numbers of the signals arrive that concern us."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    numbers = (*LEAVING, signal.SIGWINCH, signal.SIGCONT)
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    before_wake = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    try:
+        yield read
+    finally:
+        signal.set_wakeup_fd(before_wake)
+        for number, action in before.items():
+            signal.signal(number, action)
+        os.close(read)
+        os.close(write)

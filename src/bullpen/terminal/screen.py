@@ -1,0 +1,129 @@
+"""A terminal's screen in memory: output in, what a person would see out.
+
+The one module that knows the emulator library. Whoever shows an agent's screen without a
+terminal of their own uses it: the hub, `attach --status`, `peek`. It answers no questions
+of the program and knows no modes that concern input.
+"""
+
+import codecs
+from dataclasses import dataclass
+
+# The library's own typing does not say that these are public.
+from avt import Color, Pen, Vt  # type: ignore[attr-defined]
+
+from bullpen.terminal.clusters import Clusters
+
+# With one column the library (0.1.2) panics on a wide character.
+LEAST_ROWS, LEAST_COLS = 1, 2
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """Counted from zero."""
+
+    row: int
+    col: int
+    visible: bool
+
+
+class Screen:
+    """`rows` lines of `cols` columns, without scrollback."""
+
+    def __init__(self, rows: int, cols: int) -> None:
+        self.rows, self.cols = max(rows, LEAST_ROWS), max(cols, LEAST_COLS)
+        self._clusters = Clusters()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._begin()
+
+    def _begin(self) -> None:
+        self._vt = Vt(self.cols, self.rows, 0)
+        self.changed = set(range(self.rows))  # lines; who draws them takes them out
+
+    def feed(self, output: bytes) -> None:
+        """More output; a character may be split between calls."""
+        text = self._clusters.pack(self._decoder.decode(output))
+        try:
+            lines, _ = self._vt.feed_str(text)
+        except BaseException as error:
+            # No such text is known. But a panic is not an Exception, and output of an agent
+            # must not end the process that shows it: the screen begins anew.
+            if type(error).__name__ != "PanicException":
+                raise
+            self._begin()
+            return
+        self.changed.update(lines)
+
+    def resize(self, rows: int, cols: int) -> None:
+        self.rows, self.cols = max(rows, LEAST_ROWS), max(cols, LEAST_COLS)
+        self._vt.resize(self.cols, self.rows)
+        self.changed = set(range(self.rows))
+
+    @property
+    def cursor(self) -> Cursor:
+        cursor = self._vt.cursor
+        # After the last column is filled the library's cursor stands beyond it.
+        return Cursor(cursor.row, min(cursor.col, self.cols - 1), cursor.visible)
+
+    def lines(self) -> list[str]:
+        """The text of every line, without spaces at its end."""
+        text = self._clusters.unpack("\n".join([line.text for line in self._vt.view()]))
+        return [line.rstrip() for line in text.split("\n")]
+
+    def styled_line(self, row: int, cols: int | None = None) -> tuple[str, int]:
+        """One line with its colours, and the columns it takes, at most `cols`.
+
+        Blanks at its end are left out, and the colours are off there.
+        """
+        limit = self.cols if cols is None else cols
+        parts: list[str] = []
+        pen: Pen | None = None  # None: the terminal's own colours
+        blank = filled = 0
+        for cell in self._vt[row].cells:
+            if not cell.width:
+                continue  # the second half of a wide character
+            if filled + blank + cell.width > limit:
+                break
+            wanted = None if cell.pen.is_default() else cell.pen
+            if cell.char == " " and wanted is None:
+                blank += 1  # written only if something follows
+                continue
+            if blank:
+                parts.append("\x1b[m" if pen else "")
+                parts.append(" " * blank)
+                filled += blank
+                pen, blank = None, 0
+            if wanted != pen:
+                pen = wanted
+                parts.append(_select(pen) if pen else "\x1b[m")
+            parts.append(cell.char)
+            filled += cell.width
+        if pen:
+            parts.append("\x1b[m")
+        return self._clusters.unpack("".join(parts)), filled
+
+
+ATTRIBUTES = (
+    ("bold", "1"),
+    ("faint", "2"),
+    ("italic", "3"),
+    ("underline", "4"),
+    ("blink", "5"),
+    ("inverse", "7"),
+    ("strikethrough", "9"),
+)
+
+
+def _select(pen: Pen) -> str:
+    """The sequence that turns to these colours from any others."""
+    codes = ["0", *(code for name, code in ATTRIBUTES if getattr(pen, name))]
+    codes += _colour(pen.foreground, "38") + _colour(pen.background, "48")
+    return f"\x1b[{';'.join(codes)}m"
+
+
+def _colour(colour: Color | None, code: str) -> list[str]:
+    match colour:
+        case Color.RGB():
+            return [code, "2", str(colour[0]), str(colour[1]), str(colour[2])]
+        case Color.Indexed():
+            return [code, "5", str(colour[0])]
+    return []

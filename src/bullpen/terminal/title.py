@@ -1,0 +1,31 @@
+"""The window's title: what stands there while a person is attached.
+
+Pure. The text may come from an agent: nothing in it may end the title and begin another
+sequence, turn the reading direction, or break the line.
+"""
+
+import re
+import unicodedata
+
+LONGEST = 200
+
+# The terminal keeps the titles it is told to, and gives them back.
+PUSH = b"\x1b[22;2t"
+POP = b"\x1b[23;2t"
+
+_SPACES = re.compile(r"\s+")
+
+
+def title(text: str) -> bytes:
+    """The sequence that sets it."""
+    return b"\x1b]2;%s\x07" % clean(text).encode()
+
+
+def clean(text: str) -> str:
+    """On one line, without control and format characters."""
+    plain = "".join(
+        char
+        for char in _SPACES.sub(" ", text[: 4 * LONGEST])
+        if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    )
+    return plain.strip()[:LONGEST]

@@ -1,0 +1,178 @@
+"""The light search for the home finds what the full one finds, or leaves it to that one."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from bullpen import __version__, marker, paths
+from bullpen.client import reach
+from bullpen.errors import BullpenError
+from bullpen.paths import HUB, Home, find_home
+
+CURRENT = f"v{__version__}\n"
+NOBODY = 65534
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="bp", dir="/tmp"))
+    yield path
+    shutil.rmtree(path)
+
+
+def light(base: Path, cwd: Path, **env: str) -> Path | None:
+    environ = {"HOME": str(base / "me"), **env}
+    encoded = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
+    try:
+        found = reach.find_home(encoded, os.fsencode(cwd))
+    except OSError:
+        return None
+    return found and Path(os.fsdecode(found))
+
+
+def full(base: Path, cwd: Path, **env: str) -> Path | None:
+    try:
+        return find_home(env, cwd, base / "me").root
+    except (BullpenError, OSError):
+        return None
+
+
+def test_the_two_share_their_constants() -> None:
+    assert reach.MARKER.decode() == marker.MARKER
+    assert reach.SOCKET_BYTES == paths.SOCKET_BYTES
+
+
+# Directories of a small world, and what may be in them.
+DIRECTORIES = ["a", "a/b", "a/b/c", "a/.bullpen", "a/b/.bullpen", "me", "me/.bullpen", "x", "x/y"]
+MARKERS = [CURRENT, CURRENT, "v0.0.1\n", "v99.0.0\n", f"v{__version__}", "", "junk", "directory"]
+LINKS = {
+    "a/b/c/.bullpen": ["../../../x", "../.bullpen", "nowhere", ".bullpen"],
+    "link": ["a/b", "x", "link"],
+    "x/y/.bullpen": ["../../me/.bullpen", "/nowhere"],
+    "x/y/.bullpen-dir.txt": ["../../a/.bullpen/.bullpen-dir.txt", "gone"],
+}
+NAMED = [
+    None,
+    "",
+    "~",
+    "~/.bullpen",
+    "~//.bullpen/",
+    "~you",
+    "b",
+    "../b/.bullpen",
+    "./.bullpen/.",
+    "{base}/link",
+    "{base}/link/.bullpen",
+    "{base}/a//b/../.bullpen",
+    "{base}/nowhere",
+]
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    markers=st.dictionaries(st.sampled_from(DIRECTORIES), st.sampled_from(MARKERS), max_size=5),
+    links=st.fixed_dictionaries(
+        {}, optional={link: st.sampled_from(targets) for link, targets in LINKS.items()}
+    ),
+    cwd=st.sampled_from(["", *DIRECTORIES, "link", "link/c"]),
+    named=st.sampled_from(NAMED),
+)
+@example(markers={"a": CURRENT}, links={"link": "a/b"}, cwd="link/c", named=None)
+@example(markers={"x": CURRENT}, links={"a/b/c/.bullpen": "../../../x"}, cwd="a/b/c", named="")
+@example(markers={"a/b": "directory", "a": CURRENT}, links={}, cwd="a/b", named=None)
+@example(markers={"me/.bullpen": CURRENT}, links={}, cwd="a", named="~//.bullpen/")
+def test_it_agrees_with_the_full_search(
+    base: Path, markers: dict[str, str], links: dict[str, str], cwd: str, named: str | None
+) -> None:
+    world = Path(tempfile.mkdtemp(dir=base))
+    for name in DIRECTORIES:
+        (world / name).mkdir(parents=True, exist_ok=True)
+    for name, content in markers.items():
+        path = world / name / marker.MARKER
+        if content == "directory":
+            path.mkdir()
+        else:
+            path.write_text(content)
+    for name, target in links.items():
+        with contextlib.suppress(FileExistsError):
+            (world / name).symlink_to(target)
+    # A process is never in a link, nor in a directory that is not there.
+    here = (world / cwd).resolve() if (world / cwd).is_dir() else world
+    env = {} if named is None else {"BULLPEN_DIR": named.replace("{base}", str(world))}
+
+    ours = light(world, here, **env)
+    theirs = full(world, here, **env)  # this one may migrate: it comes second
+
+    if ours is not None:
+        assert ours.resolve() == theirs
+    elif theirs is not None:
+        # Left to the full search only for a reason.
+        assert _content(markers, links, world, theirs) != CURRENT
+
+
+def _content(markers: dict[str, str], links: dict[str, str], world: Path, home: Path) -> str:
+    """What the marker of the home was before anybody migrated it."""
+    if home == world / "x/y" and "x/y" not in markers:
+        home = world / "a/.bullpen"  # through the link of LINKS
+    return markers[str(home.relative_to(world))]
+
+
+def test_it_finds_the_same_socket(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = base / "work/.bullpen"
+    home.mkdir(parents=True)
+    (home / marker.MARKER).write_text(CURRENT)
+    (home.parent / "deep/er").mkdir(parents=True)
+    monkeypatch.chdir(home.parent / "deep/er")
+    found = reach.find_socket({b"HOME": b"/nowhere"})
+    assert found == os.fsencode(Home(home).socket(HUB))
+
+
+def test_h5_a_path_too_long_for_a_socket_is_left_alone(base: Path) -> None:
+    home = base / ("long" * 25)
+    home.mkdir()
+    (home / marker.MARKER).write_text(CURRENT)
+    environ = {b"HOME": b"/nowhere", b"BULLPEN_DIR": bytes(home)}
+    assert reach.find_home(environ, b"/") == bytes(home)
+    assert reach.find_socket(environ) is None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="giving a directory away takes root")
+def test_h1_somebody_elses_home_is_left_alone(base: Path) -> None:
+    home = base / ".bullpen"
+    home.mkdir()
+    (home / marker.MARKER).write_text(CURRENT)
+    assert light(base, base) == home
+    os.chown(home, NOBODY, NOBODY)
+    assert light(base, base) is None
+    assert light(base, base, BULLPEN_DIR=str(home)) is None
+
+
+@pytest.mark.parametrize("person", ["", "relative"])
+def test_odd_home_of_the_person_is_left_alone(base: Path, person: str) -> None:
+    (base / ".bullpen").mkdir()
+    (base / ".bullpen" / marker.MARKER).write_text(CURRENT)
+    assert light(base, base, HOME=person) is None
+
+
+def test_deleted_current_directory_is_left_alone(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = base / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert reach.find_socket({b"HOME": b"/nowhere", b"BULLPEN_DIR": bytes(base)}) is None
+
+
+def test_b6_the_token_is_sent_when_there_is_one() -> None:
+    assert reach.headers({}) == reach.headers({b"BULLPEN_TOKEN": b""}) == {}
+    assert reach.headers({b"BULLPEN_TOKEN": b"t0"}) == {"authorization": "Bearer t0"}

@@ -1,0 +1,352 @@
+"""What the three fakes of a model API share: a server on loopback that the prompt scripts.
+
+The language is in `script.py`. A fake knows one API: how to read a conversation (`read`), and how
+to write an answer (a `Writer`). Everything else is here: finding the place in the script, holding,
+refusing, cutting, recording.
+
+    with FakeAnthropic() as model:
+        ... run a CLI against model.url with the prompt "[[hold a ; say hi]]"
+        model.wait_held("a"); model.release("a")
+        assert model.turns[-1].session == ...
+"""
+
+import contextlib
+import json
+import select
+import socket
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar, Self
+
+from tests.engines.script import (
+    PLAIN,
+    Answer,
+    BadScript,
+    Cut,
+    Hold,
+    Next,
+    Say,
+    Slow,
+    Status,
+    Step,
+    Think,
+    Tool,
+    find_script,
+)
+
+INPUT_TOKENS = 100
+OUTPUT_TOKENS = 10
+
+_SECRET = ("authorization", "x-api-key", "x-goog-api-key", "cookie")
+_HELD_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One piece of a conversation, in order: who, and the text if a person may have written it."""
+
+    who: str  # "user", "model" or "result"
+    text: str = ""
+
+
+@dataclass
+class Asked:
+    """A request as it came. `outcome` is None while it is being answered.
+
+    Then: answered, refused, cut (both by the script), dropped (the CLI hung up), unknown (a path
+    that the fake does not serve) or bad (the script is not in the language).
+    """
+
+    path: str
+    headers: dict[str, str]  # names in lower case; without keys
+    body: Any
+    side: bool = False  # a title, a summary: what the CLI asks for by itself
+    outcome: str | None = None
+    status: int = 200
+
+    @property
+    def session(self) -> str | None:
+        return self.headers.get("x-claude-code-session-id") or self.headers.get("session_id")
+
+
+class Dropped(Exception):
+    """The CLI hung up, or the test ended."""
+
+
+class Writer(ABC):
+    """Writes one answer in one API's form. Nothing is sent before the first piece of content."""
+
+    def __init__(self, wire: "Wire", body: Any, stream: bool) -> None:
+        self.wire = wire
+        self.body = body
+        self.stream = stream
+
+    @abstractmethod
+    def say(self, pieces: list[str], pause: float) -> None: ...
+
+    @abstractmethod
+    def think(self, text: str) -> None: ...
+
+    @abstractmethod
+    def tool(self, name: str, value: dict[str, Any]) -> None: ...
+
+    @abstractmethod
+    def finish(self, called: bool) -> None: ...
+
+    @abstractmethod
+    def refuse(self, status: int, message: str, headers: dict[str, str]) -> None: ...
+
+
+class FakeModel(ABC):
+    """A server on loopback; each request is answered in a thread, as the prompt says."""
+
+    def __init__(self) -> None:
+        self.requests: list[Asked] = []
+        self._changed = threading.Condition()
+        self._held: Counter[str] = Counter()
+        self._released: set[str] = set()
+        self._spent: Counter[tuple[str | None, Step]] = Counter()
+        self._closed = False
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.fake = self
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def turns(self) -> list[Asked]:
+        """The requests for an answer to a prompt: not titles, not summaries."""
+        return [asked for asked in self.requests if not asked.side and asked.outcome != "unknown"]
+
+    @property
+    def input_tokens(self) -> int:
+        """What whole answers said that they cost, side requests included."""
+        return INPUT_TOKENS * self._answered()
+
+    @property
+    def output_tokens(self) -> int:
+        return OUTPUT_TOKENS * self._answered()
+
+    def release(self, name: str = "hold") -> None:
+        """Let every answer that waits in `hold NAME` go on, now and later."""
+        with self._changed:
+            self._released.add(name)
+            self._changed.notify_all()
+
+    def wait_held(self, name: str = "hold", times: int = 1, seconds: float = 20.0) -> None:
+        """Wait until so many answers have come to `hold NAME`."""
+        self.wait(lambda: self._held[name] >= times, seconds)
+
+    def wait(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
+        """Wait for a condition on what was asked; it is looked at when something changed."""
+        with self._changed:
+            if not self._changed.wait_for(condition, seconds):
+                seen = [(asked.path, asked.outcome) for asked in self.requests]
+                raise AssertionError(f"not within {seconds} s; asked: {seen}")
+
+    @abstractmethod
+    def write(self, asked: Asked, wire: "Wire") -> Writer | None:
+        """A writer for a request that wants an answer; None when it was answered, or is unknown."""
+
+    @abstractmethod
+    def read(self, body: Any) -> list[Entry]:
+        """The conversation in a request."""
+
+    def _answered(self) -> int:
+        return sum(asked.outcome == "answered" for asked in self.requests)
+
+    def _serve(self, asked: Asked, wire: "Wire") -> None:
+        with self._changed:
+            self.requests.append(asked)
+            self._changed.notify_all()
+        outcome = "dropped"
+        try:
+            outcome = self._answer(asked, wire)
+        except (Dropped, OSError):
+            wire.hang_up()
+        finally:
+            with self._changed:
+                asked.outcome = outcome
+                self._changed.notify_all()
+
+    def _answer(self, asked: Asked, wire: "Wire") -> str:
+        writer = self.write(asked, wire)
+        if writer is None:
+            if wire.begun:
+                return "answered"
+            asked.status = 404
+            wire.send_json(404, {"error": {"message": f"the fake has no {asked.path}"}})
+            return "unknown"
+        try:
+            answer = (Say(PLAIN),) if asked.side else place(self.read(asked.body))
+        except BadScript as error:
+            asked.status = 400
+            writer.refuse(400, f"bad script: {error}", {})
+            return "bad"
+        return self._play(answer, asked, writer)
+
+    def _play(self, answer: Answer, asked: Asked, writer: Writer) -> str:
+        seconds = 0.0
+        for step in answer:
+            match step:
+                case Say(text):
+                    pieces = text.split(" ") if seconds else [text]
+                    pieces = [piece + " " for piece in pieces[:-1]] + pieces[-1:]
+                    writer.say(pieces, seconds / len(pieces))
+                    seconds = 0.0
+                case Think(text):
+                    writer.think(text)
+                case Tool(name, value):
+                    writer.tool(name, value)
+                case Hold(name):
+                    self._hold(name, writer.wire)
+                case Slow(seconds):
+                    pass
+                case Status(code, retry_after, times):
+                    if self._due(asked, step, times):
+                        headers = {} if retry_after is None else {"retry-after": str(retry_after)}
+                        asked.status = code
+                        writer.refuse(code, f"scripted {code}", headers)
+                        return "refused"
+                case Cut(times):
+                    if self._due(asked, step, times):
+                        writer.say(["half an ans"], 0.0)
+                        writer.wire.hang_up()
+                        return "cut"
+                case Next():
+                    raise AssertionError("an answer ends at `next`")
+        writer.finish(any(isinstance(step, Tool) for step in answer))
+        return "answered"
+
+    def _due(self, asked: Asked, step: Step, times: int | None) -> bool:
+        with self._changed:
+            self._spent[asked.session, step] += 1
+            return times is None or self._spent[asked.session, step] <= times
+
+    def _hold(self, name: str, wire: "Wire") -> None:
+        deadline = time.monotonic() + _HELD_SECONDS
+        with self._changed:
+            self._held[name] += 1
+            self._changed.notify_all()
+            while name not in self._released:
+                self._changed.wait(0.02)
+                if self._closed or wire.gone() or time.monotonic() > deadline:
+                    raise Dropped
+
+
+def place(conversation: list[Entry]) -> Answer:
+    """What to answer now: the script of the last prompt, after the answers given since."""
+    given = 0
+    last = ""
+    for entry in reversed(conversation):
+        if entry.who == "model" and last != "model":
+            given += 1
+        last = entry.who
+        if entry.who == "user":
+            answers = find_script(entry.text)
+            if answers is not None:
+                return answers[given] if given < len(answers) else (Say(PLAIN),)
+            # An interrupted prompt is not taken up again by a later one that has no script.
+            if "[Request interrupted" in entry.text:
+                break
+    return (Say(PLAIN),)
+
+
+class Wire:
+    """The connection of one request."""
+
+    def __init__(self, handler: "_Handler") -> None:
+        self._handler = handler
+        self.begun = False
+
+    def begin(self, status: int, kind: str, headers: dict[str, str] | None = None) -> None:
+        """The head of an answer that ends when the connection does."""
+        self.begun = True
+        handler = self._handler
+        handler.close_connection = True
+        handler.send_response(status)
+        for name, value in {"content-type": kind, "connection": "close", **(headers or {})}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+
+    def send(self, data: bytes) -> None:
+        self._handler.wfile.write(data)
+
+    def send_json(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
+        data = json.dumps(value).encode()
+        self.begin(status, "application/json", {"content-length": str(len(data)), **(headers or {})})
+        self.send(data)
+
+    def send_event(self, value: Any, name: str = "") -> None:
+        """A server-sent event; the first one begins the stream."""
+        if not self.begun:
+            self.begin(200, "text/event-stream")
+        head = f"event: {name}\n" if name else ""
+        self.send(f"{head}data: {json.dumps(value)}\n\n".encode())
+
+    def gone(self) -> bool:
+        """Whether the CLI hung up."""
+        connection = self._handler.connection
+        if not select.select([connection], [], [], 0)[0]:
+            return False
+        with contextlib.suppress(OSError):
+            return connection.recv(1, socket.MSG_PEEK) == b""
+        return True
+
+    def hang_up(self) -> None:
+        """Break the connection: a reset, not an orderly end."""
+        linger = b"\x01\0\0\0\0\0\0\0"
+        with contextlib.suppress(OSError):
+            self._handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            self._handler.connection.close()
+        self._handler.close_connection = True
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    fake: FakeModel
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A CLI that was killed is no news; what went wrong in a fake is seen in `outcome`."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+    fixed: ClassVar[tuple[str, ...]] = ()
+
+    def log_message(self, *_: object) -> None:
+        """Tests read `requests`."""
+
+    def do_POST(self) -> None:
+        data = self.rfile.read(int(self.headers.get("content-length") or 0))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        body = json.loads(data) if data.startswith(b"{") else data.decode("latin-1")
+        asked = Asked(self.path, {k: v for k, v in headers.items() if k not in _SECRET}, body)
+        self.server.fake._serve(asked, Wire(self))
+
+    do_GET = do_HEAD = do_PUT = do_POST
