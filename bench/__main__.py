@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import starts, storm, trees
+from bench import events, starts, storm, trees
 from bench.table import Row, show
 
 
@@ -16,6 +16,7 @@ def main() -> None:
     ):
         rows += trees.rows(files, rounds)
     rows += storm.rows()
+    rows += events.rows()
     show(rows)
     missed = [row for row in rows if not row.met]
     print(f"\n{len(rows) - len(missed)} of {len(rows)} goals met")

@@ -54,7 +54,8 @@ class StandIn:
 
     def close(self) -> None:
         # Closing alone does not wake the thread that waits in accept.
-        self._listener.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):  # closed before
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.path.unlink(missing_ok=True)
 
@@ -80,9 +81,12 @@ def read_request(connection: socket.socket) -> Asked:
     first, *lines = head.decode("latin-1").split("\r\n")
     method, target, _ = first.split(" ")
     headers = {name: value for name, _, value in (line.partition(": ") for line in lines)}
-    while len(body) < int(headers.get("content-length", "0")):
-        body += _more(connection)
-    return Asked(method, target, headers, body)
+    missing = int(headers.get("content-length", "0")) - len(body)
+    pieces = [body]
+    while missing > 0:
+        pieces.append(_more(connection))
+        missing -= len(pieces[-1])
+    return Asked(method, target, headers, b"".join(pieces))
 
 
 def _more(connection: socket.socket) -> bytes:

@@ -73,8 +73,10 @@ def test_own_pod_token_and_columns_are_told(
     hub: StandIn, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert run("list", BULLPEN_POD="csv export", BULLPEN_TOKEN="t0", COLUMNS="132") == 0
-    [asked] = hub.asked
+    assert run("list", "--json", "--pod=*", BULLPEN_POD="csv") == 0
+    asked, as_json = hub.asked
     assert asked.target == "/agents?text=1&colour=0&columns=132&own_pod=csv%20export"
+    assert as_json.target == "/agents?pod=%2A&own_pod=csv"
     assert asked.headers["authorization"] == "Bearer t0"
 
 

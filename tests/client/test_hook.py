@@ -58,9 +58,9 @@ COMMANDS = {
 Hook = Callable[..., Ran]
 
 
-@pytest.fixture(params=COMMANDS)
+@pytest.fixture(params=["command", "line"])
 def run_hook(request: pytest.FixtureRequest) -> Hook:
-    """The three ways in which an engine may call it."""
+    """The two ways in which an engine calls it."""
     return ways(request.param)
 
 
@@ -104,6 +104,13 @@ def test_s2_event_goes_to_the_hub_and_its_answer_to_the_engine(
     assert asked.body == EVENT
     assert asked.headers["authorization"] == "Bearer t0ken"
     assert spooled(place) == []
+
+
+def test_s2_the_whole_command_line_does_the_same(place: Path, hub: StandIn) -> None:
+    assert ways("module")() == Ran(0, '{"decision": "block"}', "")
+    hub.close()
+    assert ways("module")() == Ran(0, "", "")
+    assert len(spooled(place)) == len(hub.asked) == 1
 
 
 def test_s2_another_version_of_the_hub_is_not_the_engines_affair(

@@ -76,7 +76,7 @@ NAMED = [
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     markers=st.dictionaries(st.sampled_from(DIRECTORIES), st.sampled_from(MARKERS), max_size=5),

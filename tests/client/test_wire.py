@@ -92,7 +92,7 @@ def test_answers_in_any_framing_and_any_pieces(
         assert got.headers["a"] == "1, 2"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data(), pieces=st.lists(st.binary(min_size=1, max_size=50), max_size=6))
 def test_any_split_of_any_body_is_the_same_body(
     place: Path, data: st.DataObject, pieces: list[bytes]

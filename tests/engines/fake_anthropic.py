@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.engines.fake_model import INPUT_TOKENS, OUTPUT_TOKENS, Asked, Entry, FakeModel, Wire
 from tests.engines.fake_model import Writer as BaseWriter
+from tests.engines.script import PLAIN
 
 _KINDS = {
     400: "invalid_request_error",
@@ -24,6 +25,9 @@ _KINDS = {
 }
 
 
+_COMPACT = "Respond with TEXT ONLY"  # how the request for a summary begins
+
+
 class FakeAnthropic(FakeModel):
     """A fake of the Messages API."""
 
@@ -34,7 +38,6 @@ class FakeAnthropic(FakeModel):
             wire.send_json(200, {"input_tokens": INPUT_TOKENS})
         if path != "/v1/messages":
             return None
-        asked.side = is_side(asked.body)
         return Writer(wire, asked.body, bool(asked.body.get("stream")))
 
     def read(self, body: Any) -> list[Entry]:
@@ -52,9 +55,23 @@ class FakeAnthropic(FakeModel):
                     entries.append(Entry("result"))
         return entries
 
+    def side(self, body: Any) -> str | None:
+        """A title and the like want JSON of a schema; a compaction wants a summary."""
+        form = body.get("output_config", {}).get("format")
+        if form:
+            return json.dumps(
+                {name: _filler(of) for name, of in form["schema"]["properties"].items()}
+            )
+        for entry in reversed(self.read(body)):
+            if entry.who == "model":
+                break
+            if _COMPACT in entry.text:
+                return "<summary>ok</summary>"
+        return None
 
-def is_side(body: Any) -> bool:
-    return False
+
+def _filler(schema: dict[str, Any]) -> Any:
+    return {"boolean": True, "number": 1, "integer": 1}.get(schema.get("type", ""), PLAIN)
 
 
 class Writer(BaseWriter):
@@ -64,9 +81,9 @@ class Writer(BaseWriter):
         super().__init__(wire, body, stream)
         self._content: list[dict[str, Any]] = []
 
-    def say(self, pieces: list[str], pause: float) -> None:
+    def say(self, pieces: list[str], pause: float = 0.0, whole: bool = True) -> None:
         deltas = [{"type": "text_delta", "text": piece} for piece in pieces]
-        self._block({"type": "text", "text": ""}, deltas, pause)
+        self._block({"type": "text", "text": ""}, deltas, pause, whole)
         self._content.append({"type": "text", "text": "".join(pieces)})
 
     def think(self, text: str) -> None:
@@ -85,10 +102,12 @@ class Writer(BaseWriter):
 
     def finish(self, called: bool) -> None:
         reason = "tool_use" if called else "end_turn"
+        if self.stream:
+            self._open()
+        self.usage = (INPUT_TOKENS, OUTPUT_TOKENS)
         if not self.stream:
             message = self._message(self._content, reason, OUTPUT_TOKENS)
             return self.wire.send_json(200, message, _request_id())
-        self._open()
         delta = {"stop_reason": reason, "stop_sequence": None}
         self._event("message_delta", delta=delta, usage={"output_tokens": OUTPUT_TOKENS})
         self._event("message_stop")
@@ -122,10 +141,15 @@ class Writer(BaseWriter):
     def _open(self) -> None:
         if not self.wire.begun:
             self.wire.begin(200, "text/event-stream", _request_id())
+            self.usage = (INPUT_TOKENS, 1)
             self._event("message_start", message=self._message([], None, 1))
 
     def _block(
-        self, start: dict[str, Any], deltas: list[dict[str, Any]], pause: float = 0.0
+        self,
+        start: dict[str, Any],
+        deltas: list[dict[str, Any]],
+        pause: float = 0.0,
+        whole: bool = True,
     ) -> None:
         if not self.stream:
             return
@@ -135,7 +159,8 @@ class Writer(BaseWriter):
         for delta in deltas:
             self._event("content_block_delta", index=index, delta=delta)
             time.sleep(pause)
-        self._event("content_block_stop", index=index)
+        if whole:
+            self._event("content_block_stop", index=index)
 
     def _event(self, name: str, **value: Any) -> None:
         self.wire.send_event({**value, "type": name}, name)

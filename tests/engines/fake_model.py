@@ -19,9 +19,9 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from tests.engines.script import (
     PLAIN,
@@ -41,6 +41,8 @@ from tests.engines.script import (
 
 INPUT_TOKENS = 100
 OUTPUT_TOKENS = 10
+
+CUT_OFF = "half an ans"  # what was said when the connection broke
 
 _SECRET = ("authorization", "x-api-key", "x-goog-api-key", "cookie")
 _HELD_SECONDS = 60.0
@@ -68,10 +70,11 @@ class Asked:
     side: bool = False  # a title, a summary: what the CLI asks for by itself
     outcome: str | None = None
     status: int = 200
+    usage: tuple[int, int] = (0, 0)  # tokens in and out that the CLI was told of
 
     @property
     def session(self) -> str | None:
-        return self.headers.get("x-claude-code-session-id") or self.headers.get("session_id")
+        return self.headers.get("x-claude-code-session-id") or self.headers.get("session-id")
 
 
 class Dropped(Exception):
@@ -85,9 +88,10 @@ class Writer(ABC):
         self.wire = wire
         self.body = body
         self.stream = stream
+        self.usage = (0, 0)  # tokens in and out that the CLI was told of so far
 
     @abstractmethod
-    def say(self, pieces: list[str], pause: float) -> None: ...
+    def say(self, pieces: list[str], pause: float = 0.0, whole: bool = True) -> None: ...
 
     @abstractmethod
     def think(self, text: str) -> None: ...
@@ -143,13 +147,11 @@ class FakeModel(ABC):
         return [asked for asked in self.requests if not asked.side and asked.outcome != "unknown"]
 
     @property
-    def input_tokens(self) -> int:
-        """What whole answers said that they cost, side requests included."""
-        return INPUT_TOKENS * self._answered()
-
-    @property
-    def output_tokens(self) -> int:
-        return OUTPUT_TOKENS * self._answered()
+    def usage(self) -> tuple[int, int]:
+        """Tokens in and out that all answers together said they cost, also those cut off."""
+        return sum(asked.usage[0] for asked in self.requests), sum(
+            asked.usage[1] for asked in self.requests
+        )
 
     def release(self, name: str = "hold") -> None:
         """Let every answer that waits in `hold NAME` go on, now and later."""
@@ -176,8 +178,10 @@ class FakeModel(ABC):
     def read(self, body: Any) -> list[Entry]:
         """The conversation in a request."""
 
-    def _answered(self) -> int:
-        return sum(asked.outcome == "answered" for asked in self.requests)
+    def side(self, body: Any) -> str | None:
+        """The answer to what the CLI asks for by itself; None: it is a turn, and scripted."""
+        del body
+        return None
 
     def _serve(self, asked: Asked, wire: "Wire") -> None:
         with self._changed:
@@ -202,12 +206,17 @@ class FakeModel(ABC):
             wire.send_json(404, {"error": {"message": f"the fake has no {asked.path}"}})
             return "unknown"
         try:
-            answer = (Say(PLAIN),) if asked.side else place(self.read(asked.body))
+            side = self.side(asked.body)
+            asked.side = side is not None
+            answer = place(self.read(asked.body)) if side is None else (Say(side),)
         except BadScript as error:
             asked.status = 400
             writer.refuse(400, f"bad script: {error}", {})
             return "bad"
-        return self._play(answer, asked, writer)
+        try:
+            return self._play(answer, asked, writer)
+        finally:
+            asked.usage = writer.usage
 
     def _play(self, answer: Answer, asked: Asked, writer: Writer) -> str:
         seconds = 0.0
@@ -234,7 +243,7 @@ class FakeModel(ABC):
                         return "refused"
                 case Cut(times):
                     if self._due(asked, step, times):
-                        writer.say(["half an ans"], 0.0)
+                        writer.say([CUT_OFF], whole=False)
                         writer.wire.hang_up()
                         return "cut"
                 case Next():
@@ -261,11 +270,12 @@ class FakeModel(ABC):
 def place(conversation: list[Entry]) -> Answer:
     """What to answer now: the script of the last prompt, after the answers given since."""
     given = 0
-    last = ""
+    after = Entry("")
     for entry in reversed(conversation):
-        if entry.who == "model" and last != "model":
+        # Claude keeps the whole blocks of an answer that was cut off, and asks for the rest.
+        if entry.who == "model" and after.who != "model" and "cut off mid-stream" not in after.text:
             given += 1
-        last = entry.who
+        after = entry
         if entry.who == "user":
             answers = find_script(entry.text)
             if answers is not None:
@@ -298,7 +308,9 @@ class Wire:
 
     def send_json(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
         data = json.dumps(value).encode()
-        self.begin(status, "application/json", {"content-length": str(len(data)), **(headers or {})})
+        self.begin(
+            status, "application/json", {"content-length": str(len(data)), **(headers or {})}
+        )
         self.send(data)
 
     def send_event(self, value: Any, name: str = "") -> None:
@@ -337,7 +349,6 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
-    fixed: ClassVar[tuple[str, ...]] = ()
 
     def log_message(self, *_: object) -> None:
         """Tests read `requests`."""

@@ -1,4 +1,4 @@
-"""The language in which a prompt scripts the model. Standard library only: the stand-in has no more.
+"""The language in which a prompt scripts the model; standard library only, for the stand-in.
 
 A script stands in a user's text between `[[` and `]]`; the last one counts, and what is around it
 (reminders, wrappers, prompts that were merged) does not matter. Steps are separated by a line

@@ -92,6 +92,8 @@ class Pen:
             "LANG": "C.UTF-8",
             "NO_COLOR": "1",
         }
+        if "PYTHONPATH" in os.environ:
+            self.env["PYTHONPATH"] = os.environ["PYTHONPATH"]
         self.clients: list[Client] = []
         self.expected_left: set[int] = set()
 

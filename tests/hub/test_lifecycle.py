@@ -131,7 +131,7 @@ def test_b1_taken_port_fails_the_start_and_names_who_has_it(hub_story: Pen) -> N
         refused = pen.cli("list")
     assert refused.code == 3
     assert f"port {port} is taken by pid {os.getpid()} (" in refused.err
-    assert pen.hub_pids() == set()
+    wait_until(lambda: pen.hub_pids() == set())
     assert pen.agents()["stays"]["running"]
     assert pen.stop("stays")["words"] == "exited (signal 15)"
 

@@ -442,7 +442,7 @@ def test_a_loop_that_is_gone_stops_nothing(store: Store) -> None:
 
     asyncio.run(ask())
     go_on.set()
-    assert put(store, draft())[0].id == 2
+    assert [put(store, draft())[0].id for _ in range(3)] == [2, 3, 4]
 
 
 def test_close_finishes_what_was_submitted(path: Path) -> None:
@@ -539,15 +539,13 @@ def test_two_that_open_at_once_make_one_database(path: Path) -> None:
 
 
 def test_a_database_of_a_later_version_is_refused_and_left_alone(path: Path) -> None:
-    Store.open(path).close()
-    with sqlite3.connect(path) as other:
-        other.execute("PRAGMA user_version = 99")
-    other.close()
-    before = path.read_bytes()
-    with pytest.raises(BullpenError, match=r"version 99; .* up to 1") as caught:
+    _leave_a_log(path, version=99)
+    before = _files(path)
+    with pytest.raises(BullpenError, match=f"version 99; .* up to {len(database.STEPS)}") as caught:
         Store.open(path)
     assert caught.value.kind is Kind.UNSUPPORTED
-    assert path.read_bytes() == before
+    assert _files(path) == before
+    assert "state.db-wal" in before
 
 
 # Version 1 as it was first written. Never to be changed: such files are out there.
@@ -634,9 +632,10 @@ def test_somebody_elses_database_is_refused(path: Path) -> None:
     assert "not one of Bullpen's" in _refused(path).message
 
 
-def _leave_a_log(path: Path) -> None:
+def _leave_a_log(path: Path, version: int = len(database.STEPS)) -> None:
     """A database with events that are only in its write-ahead log, as after kill -9."""
     store = Store.open(path)
+    store.write(lambda c: c.execute(f"PRAGMA user_version = {version}")).result(WAIT)
     put(store, *(draft() for _ in range(100)))
     aside = path.with_name("aside")
     aside.mkdir()
@@ -710,7 +709,9 @@ def test_a_full_database_is_told_and_works_again_when_there_is_room(store: Store
     futures = [store.submit([draft(text="x" * 5000, key=f"k{n}")]) for n in range(3)]
     ran = store.write(lambda c: c.execute("CREATE TABLE big AS SELECT zeroblob(100000)"))
     go_on.set()
-    for future in (*futures, ran):
+    concurrent.futures.wait(futures, WAIT)
+    alone = store.write(lambda c: c.execute("CREATE TABLE big AS SELECT zeroblob(100000)"))
+    for future in (*futures, ran, alone):
         with pytest.raises(BullpenError, match=f"{store.path}.*full") as caught:
             future.result(WAIT)
         assert caught.value.kind is Kind.UNAVAILABLE

@@ -55,7 +55,7 @@ def _list(words: list[str], environ: reach.Environment) -> int | None:
     if "--pod" in options:
         query += f"&pod={wire.quoted(options['--pod'])}"
     own = environ.get(b"BULLPEN_POD")
-    if own and "--json" not in options:
+    if own:
         query += f"&own_pod={wire.quoted(own)}"
     return _show("/agents", query, environ)
 

@@ -5,6 +5,7 @@ The only place that writes to the terminal.
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -19,6 +20,7 @@ __all__ = [
     "colour",
     "json_option",
     "printable",
+    "show_progress",
     "width",
     "write",
     "write_error",
@@ -45,6 +47,14 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def write(text: str = "") -> None:
     """A line on standard output."""
     _line(sys.stdout, text)
+
+
+def show_progress(text: str) -> None:
+    """A line that the next one replaces; only for a person at a terminal. Empty: wipe it."""
+    if sys.stdout.isatty():
+        columns = shutil.get_terminal_size().columns
+        sys.stdout.write(f"\r\x1b[K{printable(text)[: columns - 1]}")
+        sys.stdout.flush()
 
 
 def write_json(data: object, err: bool = False) -> None:

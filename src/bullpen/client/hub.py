@@ -17,6 +17,8 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.paths import HUB, Home
 
 ANSWER_SECONDS = 900.0  # set-up commands of worktrees take their time
+LOOK_SECONDS = 60.0
+TRIES = 5  # with a hub that is killed again and again
 
 
 class HubClient:
@@ -45,21 +47,25 @@ class HubClient:
     def delete(self, *path: str, **query: Any) -> Any:
         return self._json("DELETE", path, query, again=True)
 
-    def stream(self, *path: str, body: Any) -> Iterator[Any]:
-        """A JSON value per line, as they come."""
-        rest = b""
+    def stream(self, *path: str, body: Any, again: bool = False) -> Iterator[Any]:
+        """A JSON value per line, as they come. `again`: as for `post`; the lines of a hub that
+        dies half-way are followed by those of the next."""
         data = json.dumps(body).encode()
         target, headers = _target(path, {}), self._headers(data)
-        try:
-            answer = wire.stream(self._socket, "POST", target, headers, data, ANSWER_SECONDS)
-        except wire.NoHub:
-            self._ensure()
-            answer = wire.stream(self._socket, "POST", target, headers, data, ANSWER_SECONDS)
-        if answer.status >= 400:
-            raise _raised(wire.Response(answer.status, answer.headers, b"".join(answer)))
-        for piece in answer:
-            *lines, rest = (rest + piece).split(b"\n")
-            yield from map(json.loads, filter(None, lines))
+        left = TRIES
+        while True:
+            left -= 1
+            try:
+                answer = wire.stream(self._socket, "POST", target, headers, data, ANSWER_SECONDS)
+                yield from _lines(answer)
+            except wire.HubError as error:
+                was_sent = not isinstance(error, wire.NoHub)
+                if not left or isinstance(error, wire.HubSlow) or (was_sent and not again):
+                    raise _gone(error) from error
+            else:
+                return
+            if not was_sent:
+                self._ensure()
 
     def _json(
         self,
@@ -76,17 +82,7 @@ class HubClient:
     def _request(
         self, method: str, path: tuple[str, ...], query: dict[str, Any], body: bytes, again: bool
     ) -> wire.Response:
-        target = _target(path, query)
-        try:
-            answer = self._ask(method, target, body)
-        except wire.HubGone as error:
-            if not again:
-                raise BullpenError(
-                    "the hub went away before it answered; what was asked may have been done",
-                    hint="bullpen list",
-                    kind=Kind.UNAVAILABLE,
-                ) from error
-            answer = self._ask(method, target, body)
+        answer = self._ask(method, _target(path, query), body, again)
         version = answer.headers.get("bullpen-version", __version__)
         if version != __version__ and self.notice is not None:
             self.notice(version)
@@ -95,13 +91,20 @@ class HubClient:
             raise _raised(answer)
         return answer
 
-    def _ask(self, method: str, target: str, body: bytes) -> wire.Response:
+    def _ask(self, method: str, target: str, body: bytes, again: bool) -> wire.Response:
         headers = self._headers(body)
-        try:
-            return wire.request(self._socket, method, target, headers, body, ANSWER_SECONDS)
-        except wire.NoHub:
-            self._ensure()
-            return wire.request(self._socket, method, target, headers, body, ANSWER_SECONDS)
+        seconds = LOOK_SECONDS if method == "GET" else ANSWER_SECONDS
+        left = TRIES
+        while True:
+            left -= 1
+            try:
+                return wire.request(self._socket, method, target, headers, body, seconds)
+            except wire.HubError as error:
+                was_sent = not isinstance(error, wire.NoHub)
+                if not left or isinstance(error, wire.HubSlow) or (was_sent and not again):
+                    raise _gone(error) from error
+            if not was_sent:
+                self._ensure()
 
     def _ensure(self) -> None:
         if not self.start:
@@ -112,6 +115,27 @@ class HubClient:
         headers = {"Content-Type": "application/json"} if body else {}
         token = os.environ.get("BULLPEN_TOKEN")
         return {**headers, "Authorization": f"Bearer {token}"} if token else headers
+
+
+def _lines(answer: wire.Stream) -> Iterator[Any]:
+    if answer.status >= 400:
+        raise _raised(wire.Response(answer.status, answer.headers, b"".join(answer)))
+    rest = b""
+    for piece in answer:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from map(json.loads, filter(None, lines))
+
+
+def _gone(error: wire.HubError) -> BullpenError:
+    """What to say of an answer that never came."""
+    if isinstance(error, wire.NoHub):
+        return BullpenError(
+            "the hub ends as soon as it has started", hint="bullpen hub logs", kind=Kind.UNAVAILABLE
+        )
+    what = str(error) if isinstance(error, wire.HubSlow) else "the hub went away before it answered"
+    return BullpenError(
+        f"{what}; what was asked may have been done", hint="bullpen list", kind=Kind.UNAVAILABLE
+    )
 
 
 def _target(path: tuple[str, ...], query: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import time
 from pydantic import ValidationError
 
 from bullpen.errors import BullpenError
-from bullpen.hub import hooks, pods, sessions
+from bullpen.hub import hooks, pod_intent, sessions
 from bullpen.hub.holders import is_dead
 from bullpen.hub.registry import Live
 from bullpen.hub.supervise import Supervisor
@@ -22,6 +22,7 @@ from bullpen.model.state import VIEW, Launched, View, fold
 log = logging.getLogger("bullpen.hub")
 
 AT_ONCE = 64
+GREETING_SECONDS = 2.0
 
 
 async def adopt(supervisor: Supervisor) -> None:
@@ -33,8 +34,10 @@ async def adopt(supervisor: Supervisor) -> None:
         try:
             agent = await asyncio.to_thread(sessions.load, home, name)
         except BullpenError as error:
-            registry.broken[name] = error.message
-            log.error("cannot read a session", extra={"agent": name, "reason": error.message})
+            # Whatever bytes somebody named a directory with: it has to be shown.
+            shown = name.encode("utf-8", "backslashreplace").decode()
+            registry.broken[shown] = error.message
+            log.error("cannot read a session", extra={"agent": shown, "reason": error.message})
             continue
         live = Live(agent, _last_view(agent, states.get(name)))
         if live.view.is_over:
@@ -45,8 +48,8 @@ async def adopt(supervisor: Supervisor) -> None:
     async with asyncio.TaskGroup() as group:
         for live in registry:
             if live.is_running:
-                group.create_task(_adopt_one(supervisor, live, several))
-    await pods.recover(supervisor)
+                group.create_task(_adopt_safely(supervisor, live, several))
+    await pod_intent.recover(supervisor)
 
 
 def _note_strays(supervisor: Supervisor) -> None:
@@ -62,13 +65,23 @@ def _note_strays(supervisor: Supervisor) -> None:
                 )
 
 
-async def _adopt_one(supervisor: Supervisor, live: Live, several: asyncio.Semaphore) -> None:
+async def _adopt_safely(supervisor: Supervisor, live: Live, several: asyncio.Semaphore) -> None:
+    """Top of a task: what is wrong with one agent must not keep the hub from the others."""
     async with several:
-        # What was said while nobody listened comes before what is true now.
-        await hooks.take_spooled(supervisor, live)
-        await _open_door(supervisor, live.agent)  # closed again at once if it has ended
-        if not await supervisor.settle(live):
+        try:
+            await _adopt_one(supervisor, live)
+        except Exception:
+            log.exception("cannot adopt an agent", extra={"agent": live.agent.name})
             supervisor.look_again_later(live)
+
+
+async def _adopt_one(supervisor: Supervisor, live: Live) -> None:
+    # What was said while nobody listened comes before what is true now.
+    await hooks.take_spooled(supervisor, live)
+    await _open_door(supervisor, live.agent)  # closed again at once if it has ended
+    # A holder that is stopped holds nobody else up.
+    if not await supervisor.settle(live, GREETING_SECONDS):
+        supervisor.look_again_later(live)
 
 
 async def _open_door(supervisor: Supervisor, agent: Agent) -> None:

@@ -107,9 +107,7 @@ class Doors:
         inside = [c for c in self._server_state.connections if c.app_state is door.state]
         for each in inside:
             each.shutdown()
-        if inside:
-            loop = asyncio.get_running_loop()
-            loop.call_later(LEAVE_SECONDS, lambda: [c.transport.abort() for c in inside])
+            asyncio.get_running_loop().call_later(LEAVE_SECONDS, each.transport.abort)
 
 
 def _listen(session: Path) -> socket.socket:

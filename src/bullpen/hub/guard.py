@@ -94,9 +94,7 @@ def answer_error(error: BullpenError) -> Response:
 class Guard:
     """The layer. `own_socket` is the owner's; a door says itself whose it is."""
 
-    def __init__(
-        self, app: ASGIApp, registry: Registry, owner_token: str, own_socket: str
-    ) -> None:
+    def __init__(self, app: ASGIApp, registry: Registry, owner_token: str, own_socket: str) -> None:
         self.app = app
         self.registry = registry
         self.owner_token = owner_token

@@ -87,10 +87,10 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
 
-async def connect(path: Path) -> Link:
+async def connect(path: Path, seconds: float = ANSWER_SECONDS) -> Link:
     """A link to the holder at that socket, greeted. OSError or TimeoutError when there is none."""
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(ANSWER_SECONDS):
+    async with asyncio.timeout(seconds):
         _, link = await loop.create_unix_connection(Link, str(path))
         try:
             await asyncio.shield(link.greeting)

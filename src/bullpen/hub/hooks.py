@@ -6,6 +6,7 @@ Kept are the event's name, the tool, ids and a little text, never file contents.
 import asyncio
 import json
 import logging
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,12 @@ def _take_file(path: Path, taken: Path) -> list[tuple[float, bytes]]:
     for line in taken.read_bytes().splitlines():
         at, _, body = line.partition(b"\t")
         try:
-            found.append((float(at), body))
+            moment = float(at)
         except ValueError:
+            moment = math.nan
+        if math.isfinite(moment):
+            # One from the future would stand against everything that is said after it.
+            found.append((min(moment, time.time()), body))
+        else:
             log.warning("a spooled hook has no time", extra={"path": str(taken)})
     return found

@@ -11,6 +11,7 @@ import logging
 import os
 import resource
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -51,6 +52,18 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.stop = stop
         self.leave = leave
+        self.more: list[asyncio.Task[asyncio.Server]] = []
+
+    def listen_on(self, listener: socket.socket) -> None:
+        """Serve there, too."""
+        loop = asyncio.get_running_loop()
+
+        def connection() -> asyncio.Protocol:
+            return self.config.http_protocol_class(  # type: ignore[call-arg]
+                config=self.config, server_state=self.server_state, app_state={}
+            )
+
+        self.more.append(loop.create_task(loop.create_server(connection, sock=listener)))
 
     async def main_loop(self) -> None:
         await self.stop.wait()
@@ -79,6 +92,13 @@ def main() -> None:
         failed = BullpenError(f"the hub cannot start: {what}", kind=Kind.UNAVAILABLE)
         _tell(ready, {"ok": False, **failed.to_json()})
         raise SystemExit(f"hub: {failed.message}") from error
+    except Exception as error:
+        failed = BullpenError(
+            f"the hub cannot start, by a bug: {type(error).__name__}: {error}",
+            kind=Kind.UNAVAILABLE,
+        )
+        _tell(ready, {"ok": False, **failed.to_json()})
+        raise
 
 
 def serve(home: Home, ready: int | None) -> None:
@@ -102,8 +122,7 @@ def serve(home: Home, ready: int | None) -> None:
 async def _serve(
     home: Home, settings: Settings, store: Store, owner: str, ready: int | None
 ) -> None:
-    port = os.environ.get("BULLPEN_PORT", "")
-    tcp = place.bind_port(home, int(port) if port.isdigit() else settings.port)
+    tcp = place.bind_port(home, _port_wanted() or settings.port)
     local = place.bind_socket(home)
     registry = Registry()
     factory = Factory(home.factory_socket, _raise_files_limit())
@@ -125,8 +144,6 @@ async def _serve(
     await adopt(supervisor)
     await hub.components.load()
     await store.append(_started())
-    place.write_hub_file(home, hub.port, __version__)
-
 
     def leave() -> None:  # streams would otherwise be waited for
         feed.close()
@@ -134,12 +151,16 @@ async def _serve(
 
     server = Server(config, hub.stop, leave)
     await supervisor.doors.serve(config, server.server_state)
+    loop.add_signal_handler(signal.SIGUSR1, _listen_again, home, server)
+    # Who finds the file may send the signal: the handler comes first.
+    place.write_hub_file(home, hub.port, __version__)
     serving = asyncio.create_task(server.serve(sockets=[local, tcp]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.001)
     _tell(ready, {"ok": True, "pid": os.getpid(), "version": __version__})
     log.info("serving", extra={"port": hub.port, "agents": len(list(registry))})
     await serving
+    await supervisor.leave()
     factory.leave()
     log.info("left")
 
@@ -159,6 +180,27 @@ def server_config(guard: Guard) -> uvicorn.Config:
         ws_max_size=1 << 20,
         ws_per_message_deflate=False,
     )
+
+
+def _listen_again(home: Home, server: Server) -> None:
+    """Somebody deleted the socket and a command that missed it told us."""
+    try:
+        found = place.bind_socket_again(home)
+    except OSError as error:
+        log.error("cannot listen again", extra={"reason": str(error)})
+        return
+    if found is not None:
+        log.warning("the socket was gone; listening anew")
+        server.listen_on(found)
+
+
+def _port_wanted() -> int | None:
+    text = os.environ.get("BULLPEN_PORT", "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 1 << 16):
+        raise BullpenError(f"BULLPEN_PORT is no port: {text[:80]!r}")
+    return int(text)
 
 
 def _started() -> Draft:

@@ -95,7 +95,9 @@ def _kept_port(home: Home) -> int | None:
     """The port of this home's last hub. That of another machine's, for a home that was copied,
     means nothing here."""
     last = read_hub_file(home)
-    is_ours = last.get("host") == socket.gethostname() or last.get("boot_id") == _boot_id()
+    is_ours = last.get("host") == socket.gethostname() or (
+        last.get("boot_id") is not None and last["boot_id"] == _boot_id()
+    )
     port = last.get("port")
     return port if is_ours and isinstance(port, int) and 0 < port < 1 << 16 else None
 

@@ -1,31 +1,34 @@
 """Pods: all members of a template start, or none does.
 
-The intent is recorded first, with the run of each member and the worktrees that are to be
-made. A hub that was killed half-way finds it without an outcome and takes back what was done.
+A launch goes on whoever listens: the caller that asked for it, one that asked again with the
+same run, or nobody. What it is about to do is on record before it begins (`pod_intent`).
 """
 
 import asyncio
+import hashlib
 import logging
 import time
 import uuid
-from collections import defaultdict
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bullpen import worktrees
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub import sessions
-from bullpen.hub.launch import Plan, open_site, plan_launch
+from bullpen.hub import pod_intent
+from bullpen.hub.launch import Plan, plan_launch
+from bullpen.hub.pod_intent import Intent, NewTree, Starts
+from bullpen.hub.registry import Live
 from bullpen.hub.supervise import Supervisor
+from bullpen.hub.trees import Tree
 from bullpen.model import names
 from bullpen.model.event import Draft
 from bullpen.model.launch import Launch, PodLaunch
 from bullpen.model.pod import Member, PodTemplate
 from bullpen.pods import load_template
 from bullpen.ssh_link import point_ssh_agent
-from bullpen.worktrees import Site, Spec, WorktreeError
+from bullpen.worktrees import Site, Spec
 
 log = logging.getLogger("bullpen.hub")
 
@@ -39,43 +42,264 @@ class PodPlan:
     id: str
     pod: str
     members: tuple[Plan, ...]
-    new_trees: tuple[Plan, ...]  # whose worktree is not there yet
+    before: tuple[Live | None, ...]  # who had the member's name, in the same order
 
     @property
     def names(self) -> list[str]:
         return [plan.agent.name for plan in self.members]
 
+    @property
+    def new_trees(self) -> list[tuple[Plan, Tree]]:
+        """Of members whose worktree is not there yet."""
+        return [
+            (plan, plan.tree)
+            for plan in self.members
+            if plan.tree is not None and not worktrees.exists(plan.tree.site, plan.agent.name)
+        ]
 
-async def plan_pod(supervisor: Supervisor, asked: PodLaunch) -> PodPlan:
-    """Check everything and resolve everything, before anything is touched."""
-    template = await asyncio.to_thread(load_template, asked.template, supervisor.home.pod_templates)
-    if template.workflow == "sequence":
-        raise BullpenError(
-            f"pod template {asked.template}: workflow: sequence needs tasks, which this version"
-            " does not have",
-            hint="workflow: parallel",
-            kind=Kind.UNSUPPORTED,
+
+@dataclass
+class Launching:
+    """One launch: what it has told so far, and whether that is all."""
+
+    id: str
+    pod: str = ""
+    steps: list[Progress] = field(default_factory=list)
+    is_over: bool = False
+    is_unwanted: bool = False
+    task: asyncio.Task[None] | None = None
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell(self, step: Progress) -> None:
+        self.steps.append(step)
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def end(self) -> None:
+        self.is_over = True
+        self._news.set()
+
+    async def follow(self) -> AsyncIterator[Progress]:
+        """Everything that it tells, from its beginning to its end."""
+        seen = 0
+        while True:
+            news, new = self._news, self.steps[seen:]
+            for step in new:
+                yield step
+            seen += len(new)
+            if self.is_over and seen == len(self.steps):
+                return
+            await news.wait()
+
+
+class Pods:
+    """The launches of one hub."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.supervisor = supervisor
+        self.under_way: dict[str, asyncio.Future[Launching]] = {}
+
+    async def launch(self, asked: PodLaunch) -> Launching:
+        """Check and resolve everything, then begin; the launch of the first time if it is asked
+        for twice. Refusals come before anything is touched."""
+        id = await self._id(asked)
+        if id in self.under_way:
+            return await asyncio.shield(self.under_way[id])
+        finished = await asyncio.to_thread(self._find_finished, id)
+        if finished is not None:
+            return finished
+        found = self.under_way[id] = asyncio.get_running_loop().create_future()
+        try:
+            launching = await self._begin(asked, id)
+        except BaseException as error:
+            del self.under_way[id]
+            found.set_exception(error)
+            found.exception()  # perhaps nobody else waits for it
+            raise
+        found.set_result(launching)
+        return launching
+
+    async def cancel(self, pod: str) -> bool:
+        """Have a launch under way fail at its next step; returns when it has, and whether
+        there was one."""
+        begun = [each.result() for each in self.under_way.values() if each.done()]
+        meant = [each for each in begun if each.pod == pod and each.task is not None]
+        for launching in meant:
+            launching.is_unwanted = True
+        await asyncio.gather(*(asyncio.shield(each.task) for each in meant if each.task))
+        return bool(meant)
+
+    async def _id(self, asked: PodLaunch) -> str:
+        """The run that was asked for; of one that a killed hub never finished, the next: it was
+        taken back, and is asked for again."""
+        id = asked.run or uuid.uuid4().hex
+        while await asyncio.to_thread(self._was_killed, id):
+            id = hashlib.sha256(id.encode()).hexdigest()[:32]
+        return id
+
+    def _was_killed(self, id: str) -> bool:
+        failed = self.supervisor.store.find_key(f"pod.failed:{id}")
+        return failed is not None and bool(failed.data.get("killed"))
+
+    def _find_finished(self, id: str) -> Launching | None:
+        store = self.supervisor.store
+        begun = store.find_key(f"launching:{id}")
+        if begun is None:
+            return None
+        intent = Intent.model_validate(begun.data)
+        found = Launching(id, intent.pod, is_over=True)
+        failed = store.find_key(f"pod.failed:{id}")
+        if failed is not None:
+            found.steps.append({"error": failed.data["error"]})
+        elif store.find_key(f"pod.launched:{id}"):
+            found.steps.append(_running(intent.pod))
+        else:
+            raise BullpenError(
+                f"pod {intent.pod} is being taken back",
+                hint=f"bullpen list --pod {intent.pod}",
+                kind=Kind.UNAVAILABLE,
+            )
+        return found
+
+    # ── planning ──
+
+    async def _begin(self, asked: PodLaunch, id: str) -> Launching:
+        supervisor = self.supervisor
+        template = await asyncio.to_thread(
+            load_template, asked.template, supervisor.home.pod_templates
         )
-    pod = names.check_name("pod", asked.pod or template.pod_name)
-    members = template.members()
-    running = [
-        member.name
-        for member in members
-        if (live := supervisor.registry.find(member.name)) and live.is_running
-    ]
-    if running:
+        if template.workflow == "sequence":
+            raise BullpenError(
+                f"pod template {asked.template}: workflow: sequence needs tasks, which this"
+                " version does not have",
+                hint="workflow: parallel",
+                kind=Kind.UNSUPPORTED,
+            )
+        pod = names.check_name("pod", asked.pod or template.pod_name)
+        members = template.members()
+        runs = {member.name: uuid.uuid4().hex for member in members}
+        # No await between the look and the claim: of two launches of a template, one gets it.
+        self._refuse_taken(pod, members)
+        supervisor.registry.claimed.update(runs)
+        try:
+            before = tuple(supervisor.registry.find(member.name) for member in members)
+            plans = await asyncio.to_thread(
+                _plan_members, supervisor, asked, template, pod, members, before, runs
+            )
+            plan = PodPlan(id, pod, tuple(plans), before)
+            intent = await asyncio.to_thread(_intent, plan)
+            point_ssh_agent(supervisor.home, asked.env)
+            await supervisor.store.append(pod_intent.launching(intent))
+        except BaseException:
+            for name in runs:
+                supervisor.registry.claimed.pop(name, None)
+            raise
+        launching = Launching(id, pod)
+        launching.task = asyncio.create_task(self._launch(launching, plan, intent))
+        supervisor.tasks.add(launching.task)
+        launching.task.add_done_callback(supervisor.tasks.discard)
+        return launching
+
+    def _refuse_taken(self, pod: str, members: Sequence[Member]) -> None:
+        registry = self.supervisor.registry
+        for member in members:
+            if member.name in registry.broken:
+                raise BullpenError(
+                    f"{member.name}: {registry.broken[member.name]}", kind=Kind.CONFLICT
+                )
+        taken = [member.name for member in members if registry.is_taken(member.name)]
+        if not taken:
+            return
+        live = [found for name in taken if (found := registry.find(name))]
+        if len(live) == len(taken) and all(each.is_running for each in live):
+            raise BullpenError(
+                f"already running: {', '.join(taken)}",
+                hint=f"bullpen pod stop {pod} · bullpen stop {' '.join(taken)}",
+                kind=Kind.CONFLICT,
+            )
         raise BullpenError(
-            f"already running: {', '.join(running)}",
-            hint=f"bullpen pod stop {pod} · bullpen stop {' '.join(running)}",
-            kind=Kind.CONFLICT,
+            f"being started already: {', '.join(taken)}", hint="bullpen list", kind=Kind.CONFLICT
         )
-    plans = await asyncio.to_thread(_plan_members, supervisor, asked, template, pod, members)
-    new = tuple(
-        plan
-        for plan in plans
-        if plan.tree is not None and not worktrees.exists(plan.tree.site, plan.agent.name)
-    )
-    return PodPlan(asked.run or uuid.uuid4().hex, pod, tuple(plans), new)
+
+    # ── carrying out ──
+
+    async def _launch(self, launching: Launching, plan: PodPlan, intent: Intent) -> None:
+        supervisor = self.supervisor
+        try:
+            await self._carry_out(launching, plan, intent)
+        except asyncio.CancelledError:
+            # The hub stops. As after a crash, the next one takes everything back.
+            launching.tell(_failed(BullpenError("the hub stopped", kind=Kind.UNAVAILABLE)))
+            raise
+        except BullpenError as error:
+            await self._fail(launching, intent, error)
+        except Exception as error:
+            log.exception("a pod could not be launched", extra={"pod": plan.pod})
+            wrapped = BullpenError(
+                f"the hub failed ({type(error).__name__}); its log says where",
+                kind=Kind.COMMAND_FAILED,
+            )
+            await self._fail(launching, intent, wrapped)
+        finally:
+            pod_intent.release(supervisor, intent)
+            self.under_way.pop(launching.id, None)
+            launching.end()
+
+    async def _carry_out(self, launching: Launching, plan: PodPlan, intent: Intent) -> None:
+        supervisor = self.supervisor
+        await pod_intent.set_aside(supervisor, intent)
+        if intent.new_trees:
+            made = [tree.name for tree in intent.new_trees]
+            launching.tell({"step": "making", "members": made})
+            began = time.monotonic()
+            await asyncio.to_thread(_make_trees, plan)
+            await supervisor.store.append(*_created(plan, made))
+            seconds = time.monotonic() - began
+            launching.tell({"step": "worktrees", "members": made, "seconds": seconds})
+        if launching.is_unwanted:
+            raise BullpenError(f"pod {plan.pod} was stopped while it started", kind=Kind.CONFLICT)
+        began = time.monotonic()
+        await self._start_all(plan)
+        await supervisor.store.append(pod_intent.outcome(intent, "pod.launched"))
+        await pod_intent.forget_aside(supervisor, intent)
+        seconds = time.monotonic() - began
+        launching.tell({"step": "started", "members": plan.names, "seconds": seconds})
+        launching.tell(_running(plan.pod))
+
+    async def _start_all(self, plan: PodPlan) -> None:
+        async def start(member: Plan, before: Live | None) -> None:
+            await self.supervisor.start(member, before.agent if before else None)
+
+        work = (start(member, live) for member, live in zip(plan.members, plan.before, strict=True))
+        results = await asyncio.gather(*work, return_exceptions=True)
+        failed = [
+            (member.agent.name, result)
+            for member, result in zip(plan.members, results, strict=True)
+            if isinstance(result, BaseException)
+        ]
+        for name, result in failed:
+            if not isinstance(result, BullpenError):
+                raise result
+            others = [other for other, _ in failed if other != name]
+            also = f" · neither can {', '.join(others)}" if others else ""
+            raise BullpenError(
+                f"{name} cannot start: {result.message}{also}", hint=result.hint, kind=result.kind
+            )
+
+    async def _fail(self, launching: Launching, intent: Intent, error: BullpenError) -> None:
+        left = await pod_intent.take_back(self.supervisor, intent, at_once=True)
+        if str(left):
+            message = f"{error.message} · left: {left}"
+            error = BullpenError(message, hint=error.hint, kind=error.kind)
+        if not left.members:
+            failed = pod_intent.outcome(
+                intent, "pod.failed", reason=error.message, error=error.to_json()
+            )
+            self.supervisor.record_surely(failed)
+        launching.tell(_failed(error))
+
+
+# ── values ──
 
 
 def _plan_members(
@@ -83,159 +307,100 @@ def _plan_members(
     asked: PodLaunch,
     template: PodTemplate,
     pod: str,
-    members: list[Member],
+    members: Sequence[Member],
+    before: Sequence[Live | None],
+    runs: dict[str, str],
 ) -> list[Plan]:
     plans = []
     caller = asked.model_dump(include={"cwd", "env", "umask", "rows", "cols"})
-    for member in members:
+    for member, live in zip(members, before, strict=True):
         launch = Launch(
             **caller,
+            run=runs[member.name],
             role=member.role,
             name=member.name,
             pod=pod,
             overrides=member.overrides,
-            prompt=member.prompt or asked.prompt,
+            prompt=joined_prompt(member.prompt, asked.prompt),
         )
-        live = supervisor.registry.find(member.name)
         branch = f"{template.branch_prefix}/{member.name}" if template.branch_prefix else ""
-        plans.append(
-            plan_launch(
-                supervisor.home,
-                supervisor.settings,
-                launch,
-                member.name,
-                live.agent if live else None,
-                branch,
+        last = live.agent if live else None
+        try:
+            plan = plan_launch(
+                supervisor.home, supervisor.settings, launch, member.name, last, branch
             )
-        )
+        except BullpenError as error:
+            raise BullpenError(
+                f"{member.name}: {error.message}",
+                hint=error.hint,
+                kind=error.kind,
+                details=error.details,
+            ) from error
+        plans.append(plan)
     return plans
 
 
-async def launch_pod(
-    supervisor: Supervisor, asked: PodLaunch, plan: PodPlan
-) -> AsyncIterator[Progress]:
-    """Carry the plan out; a line of progress per step, an error in the last if it failed."""
-    point_ssh_agent(supervisor.home, asked.env)
-    await supervisor.store.append(_launching(plan))
-    try:
-        began = time.monotonic()
-        await asyncio.to_thread(_make_trees, plan)
-        if plan.new_trees:
-            made = [each.agent.name for each in plan.new_trees]
-            yield {"step": "worktrees", "members": made, "seconds": time.monotonic() - began}
-        began = time.monotonic()
-        await _start_all(supervisor, plan)
-        await supervisor.store.append(_outcome(plan.id, "pod.launched", plan.pod, {}))
-        yield {"step": "started", "members": plan.names, "seconds": time.monotonic() - began}
-    except BaseException as error:
-        # Also when the caller leaves half-way: all or nothing.
-        await asyncio.shield(_fail(supervisor, plan, error))
-        if not isinstance(error, BullpenError):
-            raise
-        yield {"error": error.to_json()}
-        return
-    yield {"step": "running", "pod": plan.pod}
+def joined_prompt(own: str | None, given: str) -> str:
+    """What a member is told first: what the template has for it, then what all are told. A
+    member with an empty prompt of its own is told nothing."""
+    if own == "":
+        return ""
+    return "\n\n".join(part.strip("\n") for part in (own or "", given) if part.strip())
 
 
-async def _fail(supervisor: Supervisor, plan: PodPlan, error: BaseException) -> None:
-    for member in plan.members:
-        await _take_back(supervisor, member.agent.name, member.agent.run)
-    for member in plan.new_trees:
-        assert member.tree is not None
-        await asyncio.to_thread(_remove_tree, member.tree.site, member.agent.name)
-    reason = error.message if isinstance(error, BullpenError) else type(error).__name__
-    supervisor.record_surely(_outcome(plan.id, "pod.failed", plan.pod, {"reason": reason}))
+def _intent(plan: PodPlan) -> Intent:
+    return Intent(
+        id=plan.id,
+        pod=plan.pod,
+        members=tuple(
+            Starts(name=each.agent.name, run=each.agent.run, before=live.view if live else None)
+            for each, live in zip(plan.members, plan.before, strict=True)
+        ),
+        new_trees=tuple(
+            NewTree(
+                name=each.agent.name,
+                repo=str(tree.site.repo.common_dir),
+                run=each.agent.run,
+                new_branch=tree.new_branch,
+            )
+            for each, tree in plan.new_trees
+        ),
+    )
 
 
 def _make_trees(plan: PodPlan) -> None:
-    """All new worktrees of one repository in one atomic step."""
+    """All worktrees of one repository in one atomic step; those that are there are checked."""
     by_repository: dict[Path, tuple[Site, list[Spec]]] = {}
-    for member in plan.new_trees:
-        assert member.tree is not None
-        key = member.tree.site.repo.common_dir
-        by_repository.setdefault(key, (member.tree.site, []))[1].append(member.tree.spec)
+    for member in plan.members:
+        if member.tree is not None:
+            site, spec = member.tree.site, member.tree.made_for(member.agent.run)
+            by_repository.setdefault(site.repo.common_dir, (site, []))[1].append(spec)
     for site, specs in by_repository.values():
-        worktrees.create_many(site, specs)
+        worktrees.ensure_many(site, specs)
 
 
-async def _start_all(supervisor: Supervisor, plan: PodPlan) -> None:
-    async def start(member: Plan) -> None:
-        live = supervisor.registry.find(member.agent.name)
-        await supervisor.start(member, live.agent if live else None)
-
-    results = await asyncio.gather(*map(start, plan.members), return_exceptions=True)
-    for member, result in zip(plan.members, results, strict=True):
-        if isinstance(result, BullpenError):
-            raise BullpenError(
-                f"{member.agent.name} cannot start: {result.message}",
-                hint=result.hint,
-                kind=result.kind,
-            )
-        if isinstance(result, BaseException):
-            raise result
-
-
-async def _take_back(supervisor: Supervisor, name: str, run: str) -> None:
-    """End that run if it began, and remove the session that was made for it."""
-    live = supervisor.registry.find(name)
-    if live is None or live.agent.run != run:
-        return
-    await supervisor.stop(name, 0)
-    supervisor.registry.drop(name)
-    await asyncio.to_thread(sessions.remove, supervisor.home, name)
-
-
-def _remove_tree(site: Site, name: str) -> None:
-    try:
-        if worktrees.exists(site, name):
-            worktrees.unlock(site, name)
-            worktrees.remove(site, name)
-    except WorktreeError as error:  # somebody has worked in it already
-        log.warning("kept a worktree", extra={"agent": name, "why": error.message})
-
-
-async def recover(supervisor: Supervisor) -> None:
-    """Take back pods whose start a killed hub never finished."""
-    for kind, data in await asyncio.to_thread(_unfinished, supervisor):
-        log.warning("taking back a pod", extra={"pod": data["pod"], "kind": kind})
-        for member in data["members"]:
-            await _take_back(supervisor, member["name"], member["run"])
-        for tree in data["new_trees"]:
-            site = open_site(supervisor.home, supervisor.settings, Path(tree["repo"]))
-            await asyncio.to_thread(_remove_tree, site, tree["name"])
-        reason = "the hub was killed while it started"
-        await supervisor.store.append(
-            _outcome(data["id"], "pod.failed", data["pod"], {"reason": reason})
+def _created(plan: PodPlan, made: Sequence[str]) -> list[Draft]:
+    return [
+        Draft(
+            time.time(),
+            "worktree.created",
+            each.agent.name,
+            {
+                "run": each.agent.run,
+                "pod": plan.pod,
+                "path": each.agent.worktree.path,
+                "branch": each.agent.birth_branch,
+            },
+            key=f"created:{each.agent.run}",
         )
+        for each in plan.members
+        if each.agent.name in made and each.agent.worktree is not None
+    ]
 
 
-def _unfinished(supervisor: Supervisor) -> list[tuple[str, dict[str, Any]]]:
-    kinds = ("pod.launching", "pod.launched", "pod.failed")
-    open_ones: dict[str, dict[str, Any]] = defaultdict(dict)
-    seen = 0
-    while events := supervisor.store.after(seen, 1000, kinds=kinds):
-        for event in events:
-            if event.kind == "pod.launching":
-                open_ones[event.data["id"]] = event.data
-            else:
-                open_ones.pop(event.data["id"], None)
-        seen = events[-1].id
-    return [("pod.launching", data) for data in open_ones.values()]
+def _running(pod: str) -> Progress:
+    return {"step": "running", "pod": pod}
 
 
-def _launching(plan: PodPlan) -> Draft:
-    data = {
-        "id": plan.id,
-        "pod": plan.pod,
-        "members": [{"name": each.agent.name, "run": each.agent.run} for each in plan.members],
-        "new_trees": [
-            {"name": each.agent.name, "repo": str(each.tree.site.repo.common_dir)}
-            for each in plan.new_trees
-            if each.tree is not None
-        ],
-    }
-    return Draft(time.time(), "pod.launching", data=data, key=f"launching:{plan.id}")
-
-
-def _outcome(id: str, kind: str, pod: str, data: dict[str, Any]) -> Draft:
-    return Draft(time.time(), kind, data={"id": id, "pod": pod, **data}, key=f"{kind}:{id}")
+def _failed(error: BullpenError) -> Progress:
+    return {"error": error.to_json()}

@@ -4,6 +4,7 @@ A plain table: no I/O, no decisions. `supervise` and `adopt` fill it.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -16,12 +17,14 @@ from bullpen.suggest import did_you_mean
 
 @dataclass
 class Live:
-    """One agent. `lock` is held while it is started or stopped."""
+    """One agent. `lock` is held while it is started."""
 
     agent: Agent
     view: View
     link: Link | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    settling: asyncio.Lock = field(default_factory=asyncio.Lock)  # one connection to a holder
+    is_asked: bool = False  # again and again, because its holder did not answer
     over: asyncio.Event = field(default_factory=asyncio.Event)  # this run has ended
 
     @property
@@ -67,9 +70,20 @@ class Registry:
         """Whether somebody runs under that name, is being started, or is about to be; `run` is
         the one that asks."""
         live = self._agents.get(name)
-        return self.claimed.get(name, run) != run or (
-            live is not None and (live.is_running or live.lock.locked())
+        return (
+            name in self.broken
+            or self.claimed.get(name, run) != run
+            or (live is not None and (live.is_running or live.lock.locked()))
         )
+
+    @contextlib.contextmanager
+    def claim(self, name: str, run: str) -> Iterator[None]:
+        """That run is about to use the name."""
+        self.claimed[name] = run
+        try:
+            yield
+        finally:
+            self.claimed.pop(name, None)
 
     def free_name(self, wanted: str) -> str:
         """That name, or the next with a number, that nobody runs under."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from bullpen.hub.registry import Live
+from bullpen.model.component import Component
 from bullpen.model.state import Blocked, Exited, Idle, Lost, Unknown, Working, words
 from bullpen.text import align, printable
 
@@ -16,11 +17,17 @@ NOBODY = "no agents · bullpen run --role ROLE, or bullpen run -- PROGRAM"
 
 
 def list_text(
-    agents: Sequence[Live], broken: dict[str, str], *, grouped: bool, colour: bool
+    agents: Sequence[Live],
+    broken: dict[str, str],
+    bridges: Sequence[Component] = (),
+    *,
+    grouped: bool,
+    colour: bool,
 ) -> str:
-    """`bullpen list`: those without a pod first, then each pod under its name."""
+    """`bullpen list`: those without a pod first, then each pod under its name, bridges last."""
+    last = "\n".join(_bridges(bridges, colour)) + "\n" if bridges else ""
     if not agents and not broken:
-        return NOBODY + "\n"
+        return f"{NOBODY}\n{last}"
     now = time.time()
     pods = sorted({live.agent.pod for live in agents}) if grouped else [""]
     rows: list[tuple[str, ...]] = [HEADERS]
@@ -40,7 +47,12 @@ def list_text(
             for n, (line, live) in enumerate(zip(lines, lives, strict=True))
         ]
     lines += [f"{printable(name)}: {printable(reason)}" for name, reason in sorted(broken.items())]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + last
+
+
+def _bridges(bridges: Sequence[Component], colour: bool) -> list[str]:
+    rows = [(f"  {printable(one.name)}", one.url, printable(one.version)) for one in bridges]
+    return ["\x1b[1mBridges\x1b[0m" if colour else "Bridges", *align(rows)]
 
 
 def _row(live: Live, now: float, indent: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,15 @@ ENVIRONMENT = "env"
 BEING_MADE = ".new-"
 ASIDE = "before-"
 ASIDE_FILES = (ENVIRONMENT, "exit.json", "holder.json", SESSION)
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a program ended."""
+
+    at: float
+    code: int | None
+    signal: int | None
 
 
 @dataclass(frozen=True)
@@ -74,15 +84,24 @@ def load(home: Home, name: str) -> Agent:
     """The agent of that session directory."""
     path = home.session(name) / SESSION
     try:
-        return Agent.model_validate_json(path.read_bytes())
-    except FileNotFoundError as error:
-        raise BullpenError(f"no agent called {name}", kind=Kind.NOT_FOUND) from error
+        agent = Agent.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error)) from error
     except ValidationError as error:
-        raise BullpenError(
-            f"cannot read {path}: {error.errors()[0]['msg']}",
-            hint=f"mend it, or remove {path.parent}",
-            kind=Kind.CONFLICT,
-        ) from error
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise _unreadable(path, f"{where}: {first['msg']}" if where else first["msg"]) from error
+    if agent.name != name:  # a directory that somebody copied or renamed
+        raise _unreadable(path, f"it is the session of {agent.name}")
+    return agent
+
+
+def _unreadable(path: Path, why: str) -> BullpenError:
+    return BullpenError(
+        f"cannot read {path}: {why}",
+        hint=f"mend it, or remove {path.parent}",
+        kind=Kind.CONFLICT,
+    )
 
 
 def load_settled(home: Home, name: str) -> Settled:
@@ -101,7 +120,7 @@ def load_settled(home: Home, name: str) -> Settled:
 def names(home: Home) -> list[str]:
     """The names of all session directories."""
     found = (path for path in home.sessions.iterdir() if not path.name.startswith("."))
-    return sorted(path.name for path in found if (path / SESSION).exists())
+    return sorted(path.name for path in found if path.is_dir())
 
 
 def sweep(home: Home) -> None:
@@ -177,10 +196,27 @@ def find_exit(home: Home, agent: Agent) -> dict[str, Any] | None:
     return record if record is not None and record.get("tag") == agent.run else None
 
 
+def parse_exit(record: dict[str, Any]) -> Exit:
+    """An exit record, from its file or from the holder. What is not there stays unknown."""
+    at, code, number = (record.get(name) for name in ("ended", "code", "signal"))
+    return Exit(
+        at if isinstance(at, int | float) else time.time(),
+        code if isinstance(code, int) else None,
+        number if isinstance(number, int) else None,
+    )
+
+
 def find_holder(home: Home, agent: Agent) -> dict[str, Any] | None:
     """What this run's holder wrote about itself."""
     record = _read_json(home.session(agent.name) / "holder.json")
-    return record if record is not None and record.get("tag") == agent.run else None
+    if record is None or record.get("tag") != agent.run:
+        return None
+    pids = (record.get("pid"), record.get("child"))
+    is_whole = all(isinstance(pid, int) for pid in pids) and {
+        "start_time",
+        "child_start_time",
+    } <= set(record)
+    return record if is_whole else None
 
 
 def is_held(home: Home, name: str) -> bool:
@@ -209,6 +245,6 @@ def _write(path: Path, text: str) -> None:
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
         record = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None

@@ -206,8 +206,6 @@ class Store:
 
     def _transact(self, units: list["_Unit"]) -> list[Event]:
         connection = self._connection
-        if connection.in_transaction:  # a failed group is left open only until here
-            connection.execute("ROLLBACK")
         connection.execute("BEGIN IMMEDIATE")
         try:
             group = self._group = _Group(connection)

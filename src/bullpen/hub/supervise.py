@@ -6,23 +6,28 @@ then is the caller answered. Killed anywhere in between, `adopt` finds what is t
 """
 
 import asyncio
+import contextlib
+import hashlib
 import logging
 import os
 import signal
 import time
-from collections.abc import Coroutine
+import uuid
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
-from bullpen import proc, worktrees
-from bullpen.engines import get_engine
+from bullpen import proc
+from bullpen.engines import ENGINES, Start, get_engine
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import holders, sessions
 from bullpen.hub.doors import Doors
 from bullpen.hub.factory import Factory
-from bullpen.hub.launch import Plan, Tree, open_site, plan_launch, plan_restart, wanted_name
+from bullpen.hub.launch import Plan, plan_launch, plan_restart, wanted_name
 from bullpen.hub.registry import Live, Registry
 from bullpen.hub.store import Store
+from bullpen.hub.trees import Tree, ensure_tree, take_back_tree, unlock_tree
 from bullpen.model.agent import Agent
 from bullpen.model.event import Draft, Event
 from bullpen.model.launch import Launch
@@ -30,15 +35,16 @@ from bullpen.model.state import Gone, Held, Launched, Observation, Ran, Silent, 
 from bullpen.paths import Home
 from bullpen.settings import Settings
 from bullpen.ssh_link import point_ssh_agent
-from bullpen.worktrees import WorktreeError
 
 log = logging.getLogger("bullpen.hub")
 
 END_SECONDS = 15.0  # beyond the grace: killing and reaping what a program left
+LEAVE_SECONDS = 10.0
 RECORD_AGAIN_SECONDS = 2.0
+RELEASE_SECONDS = 0.01
+NEVER_BEGAN = 8  # runs in a row whose hub was killed before they could start
 # A holder that is not proved gone is asked again, a few times and then rarely.
 ASK_AGAIN_SECONDS = (0.05, 0.2, 1.0, 5.0, 30.0)
-LOCK_REASON = "its agent is running · bullpen stop {}"
 
 
 class Supervisor:
@@ -54,27 +60,39 @@ class Supervisor:
         self.factory = factory
         self.doors = Doors(home)
         self.tasks: set[asyncio.Task[None]] = set()
+        self.unfinished: set[asyncio.Task[Any]] = set()  # what a hub that leaves waits for
+        self._runs: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # ── starting ──
 
     async def launch(self, asked: Launch) -> Live:
         """Start the agent that was asked for; the one that already runs if asked twice."""
-        again = self._find_run(asked.run)
+        run = asked.run or uuid.uuid4().hex
+        async with self._runs.setdefault(run, asyncio.Lock()):
+            return await self._launch(asked.model_copy(update={"run": run}), run)
+
+    async def _launch(self, asked: Launch, run: str) -> Live:
+        again = self._find_run(run)
         if again is not None:
             async with again.lock:
                 if again.is_running or sessions.find_holder(self.home, again.agent):
+                    await self._prompt_again(asked, again)
                     return again
             # An earlier hub was killed before it could start it: now, as a run of its own.
-            return await self.launch_as(asked.model_copy(update={"run": None}), again.agent.name)
+            asked = asked.model_copy(update={"run": _next_run(again.agent.run)})
+            return await self.launch_as(asked, again.agent.name)
         wanted = wanted_name(asked)
-        name = wanted if asked.name is not None else self.registry.free_name(wanted)
-        return await self.launch_as(asked, name)
+        if asked.name is not None:
+            return await self.launch_as(asked, wanted)
+        name = self.registry.free_name(wanted)
+        with self.registry.claim(name, run):  # others look for a free one meanwhile
+            return await self.launch_as(asked, name)
 
     async def launch_as(self, asked: Launch, name: str) -> Live:
         """Start under exactly that name."""
+        await asyncio.to_thread(self._forget_stray, name)
+        self._refuse_taken(name, asked.run or "")
         live = self.registry.find(name)
-        if live is not None and (live.is_running or live.lock.locked()):
-            raise _already_runs(name)
         last = live.agent if live else None
         plan = await asyncio.to_thread(plan_launch, self.home, self.settings, asked, name, last)
         point_ssh_agent(self.home, asked.env)
@@ -94,53 +112,106 @@ class Supervisor:
         agent = plan.agent
         live = Live(agent, fold(None, Launched(at=time.time(), run=agent.run)))
         found = self.registry.find(agent.name)
+        if found is not None and not found.is_running:
+            # What the last run's end leads to must not happen to this one.
+            async with asyncio.timeout(END_SECONDS):
+                await found.over.wait()
+            found = self.registry.find(agent.name)
         # No await between the look and the claim: of two starts under one name, one gets it.
-        if found is not None and (found.is_running or found.lock.locked()):
-            raise _already_runs(agent.name)
+        self._refuse_taken(agent.name, agent.run)
         self.registry.put(live)
-        async with live.lock:
-            try:
-                await self._start(plan, live, last)
-            except BaseException as error:
-                await asyncio.shield(self._undo(plan, live, last, found, error))
-                raise
+        with self._unfinished():
+            async with live.lock:
+                before = await asyncio.to_thread(_find_settled, self.home, agent.name)
+                try:
+                    await self._start(plan, live, last)
+                except BaseException as error:
+                    await asyncio.shield(self._undo(plan, live, last, found, before, error))
+                    raise
         return live
+
+    def _refuse_taken(self, name: str, run: str) -> None:
+        if name in self.registry.broken:
+            raise BullpenError(self.registry.broken[name], kind=Kind.CONFLICT)
+        if self.registry.is_taken(name, run):
+            raise BullpenError(
+                f"{name} is running",
+                hint=f"bullpen attach {name} · or another --name",
+                kind=Kind.CONFLICT,
+            )
+
+    def _forget_stray(self, name: str) -> None:
+        """A program without a session directory may have ended since it was noticed."""
+        if (
+            name in self.registry.broken
+            and not self.home.session(name).exists()
+            and holders.is_dead(self.home.socket(name))
+        ):
+            self.registry.broken.pop(name, None)
+
+    @contextlib.contextmanager
+    def _unfinished(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None
+        self.unfinished.add(task)
+        try:
+            yield
+        finally:
+            self.unfinished.discard(task)
+
+    async def leave(self) -> None:
+        """The hub stops: what is being taken back or recorded comes to its end before."""
+        if self.unfinished:
+            await asyncio.wait(self.unfinished, timeout=LEAVE_SECONDS)
 
     async def _start(self, plan: Plan, live: Live, last: Agent | None) -> None:
         agent = plan.agent
         if last is None:
             await asyncio.to_thread(sessions.create, self.home, agent, plan.settled)
         else:
+            await self._wait_released(agent.name)
             await asyncio.to_thread(sessions.rewrite, self.home, agent, plan.settled)
         await self.store.append(
             _draft("agent.starting", agent, {"engine": agent.engine, "role": agent.role}),
             _state_draft(live),
         )
         if plan.tree is not None:
-            live.agent = agent = await self._make_tree(plan.tree, agent)
+            await self._make_tree(plan.tree, agent)
         await self.doors.open(agent)  # a sandbox mounts its directory
         answer = await self.factory.hold(self._request(agent, plan.settled))
         self.observe_now(live, _held(agent, answer["pid"], answer["child"]))
-        data = {"holder": answer["pid"], "child": answer["child"], "cwd": agent.cwd}
-        await self.store.append(_draft("agent.started", agent, data), _state_draft(live))
+        await self.store.append(_started(agent, answer["pid"], answer["child"]), _state_draft(live))
         if not await self.settle(live):  # it may have ended already
             self.look_again_later(live)
-        first = plan.engine.first_input(plan.start)
-        if first and live.is_running:
-            await holders.type_into(self.home.socket(agent.name), first)
+        await self._type_first(live, plan.engine.first_input(plan.start))
 
-    async def _make_tree(self, tree: Tree, agent: Agent) -> Agent:
+    async def _wait_released(self, name: str) -> None:
+        """The holder of the last run says goodbye to its clients before it leaves."""
+        async with asyncio.timeout(END_SECONDS):
+            while await asyncio.to_thread(sessions.is_held, self.home, name):
+                await asyncio.sleep(RELEASE_SECONDS)
+
+    async def _type_first(self, live: Live, text: bytes) -> None:
+        if not text or not live.is_running:
+            return
+        try:
+            await holders.type_into(self.home.socket(live.agent.name), text)
+        except (OSError, TimeoutError) as error:
+            if not await self.settle(live) or live.is_running:
+                raise _does_not_answer(live.agent.name) from error
+
+    async def _prompt_again(self, asked: Launch, live: Live) -> None:
+        """The hub was killed between the start and the prompt: nothing was typed at all."""
+        if asked.prompt and live.is_running and live.link is not None:
+            status = await live.link.ask(b"S")
+            if not status.get("last_input"):
+                role = Start(None, asked.words, asked.prompt)
+                await self._type_first(live, get_engine(live.agent.engine).first_input(role))
+
+    async def _make_tree(self, tree: Tree, agent: Agent) -> None:
         assert agent.worktree is not None
-        root = agent.worktree.path
-        there = await asyncio.to_thread(worktrees.exists, tree.site, tree.spec.name)
-        await asyncio.to_thread(worktrees.ensure, tree.site, tree.spec)
-        await asyncio.to_thread(_lock_tree, tree, agent.name)
-        if not there:
-            agent = agent.model_copy(
-                update={"worktree": agent.worktree.model_copy(update={"made": True})}
-            )
-            await asyncio.to_thread(sessions.rewrite, self.home, agent)
-            data = {"path": root, "branch": agent.birth_branch}
+        if await asyncio.to_thread(ensure_tree, tree, agent):
+            data = {"path": agent.worktree.path, "branch": agent.birth_branch}
             await self.store.append(_draft("worktree.created", agent, data))
         if not Path(agent.cwd).is_dir():
             raise BullpenError(
@@ -148,7 +219,6 @@ class Supervisor:
                 hint="commit it, or start from the repository's root",
                 kind=Kind.NOT_FOUND,
             )
-        return agent
 
     def _request(self, agent: Agent, settled: sessions.Settled) -> dict[str, Any]:
         return {
@@ -166,26 +236,43 @@ class Supervisor:
         }
 
     async def _undo(
-        self, plan: Plan, live: Live, last: Agent | None, before: Live | None, error: BaseException
+        self,
+        plan: Plan,
+        live: Live,
+        last: Agent | None,
+        before: Live | None,
+        settled: sessions.Settled | None,
+        error: BaseException,
     ) -> None:
         """A start that failed leaves what was there before, and an event that says why."""
         agent = live.agent
         self.doors.close(agent)
         if live.link is not None:
             live.link.close()
-        if await asyncio.to_thread(sessions.find_holder, self.home, agent):
+        held = await asyncio.to_thread(sessions.find_holder, self.home, agent)
+        if held:
             await self._end_held(agent)  # the program runs, but the rest failed
-        if plan.tree is not None and agent.worktree is not None:
-            await asyncio.to_thread(_undo_tree, plan.tree, agent)
+        if plan.tree is not None:
+            site, new = plan.tree.site, plan.tree.new_branch
+            await asyncio.to_thread(
+                take_back_tree, site, agent.name, agent.run, new_branch=new, ran=bool(held)
+            )
+        reason = error.message if isinstance(error, BullpenError) else type(error).__name__
+        drafts = [_draft("agent.stopped", agent, {"failed": reason}, key="stopped")]
+        # For those who wait for it: this run is over, whatever the name is used for next.
+        self.observe_now(live, Gone(at=time.time(), reason=f"could not start: {reason}"))
+        live.over.set()
         if last is None:
-            await asyncio.to_thread(sessions.remove, self.home, agent.name)
+            # Not what lay there before: then it is why the start failed.
+            run = agent.run
+            await asyncio.to_thread(sessions.take_back, self.home, agent.name, run, run)
             self.registry.drop(agent.name)
         else:
-            await asyncio.to_thread(sessions.rewrite, self.home, last)
+            await asyncio.to_thread(sessions.rewrite, self.home, last, settled)
             if before is not None:
                 self.registry.put(before)
-        reason = error.message if isinstance(error, BullpenError) else type(error).__name__
-        self.record_surely(_draft("agent.stopped", agent, {"failed": reason}, key="stopped"))
+                drafts.append(_state_draft(before))  # the last word on it is of its last run
+        self.record_surely(*drafts)
 
     async def _end_held(self, agent: Agent) -> None:
         """End the program of a start that failed; fine if it has ended by itself."""
@@ -202,9 +289,9 @@ class Supervisor:
 
     # ── watching ──
 
-    async def watch(self, live: Live) -> None:
+    async def watch(self, live: Live, seconds: float) -> None:
         """Connect to the agent's holder, and be told of its end."""
-        link = await holders.connect(self.home.socket(live.agent.name))
+        link = await holders.connect(self.home.socket(live.agent.name), seconds)
         if link.greeting.result().get("tag") != live.agent.run:
             link.close()
             raise BullpenError(
@@ -212,53 +299,78 @@ class Supervisor:
             )
         live.link = link
         link.on_end = lambda record: self._later(self._ended(live, record))
-        link.on_lost = lambda: self.look_again_later(live)
+        link.on_lost = lambda: self._lost(live, link)
+
+    def _lost(self, live: Live, link: holders.Link) -> None:
+        if live.link is link:
+            live.link = None
+            self.look_again_later(live)
 
     async def _ended(self, live: Live, record: dict[str, Any]) -> None:
         live.link = None
-        seen = Ran(at=record["ended"], code=record["code"], signal=record["signal"])
-        self.observe_now(live, seen)
-        data = {"code": record["code"], "signal": record["signal"]}
-        await self._conclude(live, data)
+        ended = sessions.parse_exit(record)
+        self.observe_now(live, Ran(at=ended.at, code=ended.code, signal=ended.signal))
+        await self._conclude(live, {"code": ended.code, "signal": ended.signal})
 
     async def _conclude(self, live: Live, data: dict[str, Any]) -> None:
         """The run is over: said once, whoever finds out."""
+        if live.over.is_set():
+            return
         self.doors.close(live.agent)
-        await asyncio.to_thread(_unlock_tree, self.home, self.settings, live.agent)
-        drafts = (_draft("agent.stopped", live.agent, data, key="stopped"), _state_draft(live))
         try:
-            await self.store.append(*drafts)
-        except BullpenError:
-            self.record_surely(*drafts)
-        live.over.set()
+            await asyncio.to_thread(unlock_tree, self.home, self.settings, live.agent)
+            held = await asyncio.to_thread(sessions.find_holder, self.home, live.agent)
+            # A hub that was killed may not have come to say that it began.
+            began = [_started(live.agent, held["pid"], held["child"])] if held else []
+            stopped = _draft("agent.stopped", live.agent, data, key="stopped")
+            drafts = (*began, stopped, _state_draft(live))
+            try:
+                await self.store.append(*drafts)
+            except BullpenError:
+                self.record_surely(*drafts)
+        finally:
+            live.over.set()
 
     def look_again_later(self, live: Live) -> None:
         """Ask on, beside everything else."""
-        self._later(self._look_again(live))
+        if not live.is_asked:
+            live.is_asked = True
+            self._later(self._look_again(live))
 
     async def _look_again(self, live: Live) -> None:
         """The connection broke without an end: find out what is true. No answer is not death."""
-        live.link = None
-        for wait in (*ASK_AGAIN_SECONDS, *(ASK_AGAIN_SECONDS[-1:] * 10_000)):
-            if await self.settle(live):
-                return
-            await asyncio.sleep(wait)
+        try:
+            for wait in (*ASK_AGAIN_SECONDS, *(ASK_AGAIN_SECONDS[-1:] * 10_000)):
+                if await self.settle(live):
+                    return
+                await asyncio.sleep(wait)
+        finally:
+            live.is_asked = False
 
-    async def settle(self, live: Live) -> bool:
-        """Ask everything that can be asked about a run; True when it is connected or over."""
+    async def settle(self, live: Live, seconds: float = holders.ANSWER_SECONDS) -> bool:
+        """Ask everything that can be asked about a run; True when it is connected or over. A
+        holder has so many seconds to answer."""
+        async with live.settling:
+            if live.link is not None or not live.is_running:
+                return True
+            return await self._settle(live, seconds)
+
+    async def _settle(self, live: Live, seconds: float) -> bool:
         agent = live.agent
         record = await asyncio.to_thread(sessions.find_exit, self.home, agent)
         if record is not None:
             await self._ended(live, record)
             return True
         try:
-            await self.watch(live)
+            await self.watch(live, seconds)
         except (OSError, TimeoutError, BullpenError) as error:
             return await self._settle_unreachable(live, str(error) or type(error).__name__)
         assert live.link is not None
         greeting = live.link.greeting.result()
+        drafts = [_started(agent, greeting["pid"], greeting["child"])]
         if self.observe_now(live, _held(agent, greeting["pid"], greeting["child"])):
-            await self.store.append(_state_draft(live))
+            drafts.append(_state_draft(live))
+        await self.store.append(*drafts)
         return True
 
     async def _settle_unreachable(self, live: Live, why: str) -> bool:
@@ -270,16 +382,20 @@ class Supervisor:
                 await self._ended(live, record)
                 return True
             held = await asyncio.to_thread(sessions.find_holder, self.home, agent)
+            if held:
+                _end_orphan(held)
             reason = "its holder was killed" if held else "the hub was killed before it could start"
             self.observe_now(live, Gone(at=time.time(), reason=reason))
             await self._conclude(live, {"lost": reason})
             return True
         await asyncio.to_thread(_ask_to_listen, self.home, agent)
-        if self.observe_now(
-            live, Silent(at=time.time(), reason=f"its holder lives but does not answer: {why}")
-        ):
-            await self.store.append(_state_draft(live))
+        await self._note_silence(live, why)
         return False
+
+    async def _note_silence(self, live: Live, why: str) -> None:
+        reason = f"its holder lives but does not answer: {why}"
+        if self.observe_now(live, Silent(at=time.time(), reason=reason)):
+            await self.store.append(_state_draft(live))
 
     def observe_now(self, live: Live, seen: Observation) -> bool:
         """Fold an observation in; whether the state is another one now."""
@@ -302,42 +418,43 @@ class Supervisor:
     async def stop(self, name: str, grace: float | None) -> Live:
         """End the agent's program; returns when it is over and recorded."""
         live = self.registry.get(name)
-        async with live.lock:
-            if not live.is_running:
-                return live
-            seconds = self.settings.stop_grace.total_seconds() if grace is None else grace
-            await self.store.append(_draft("agent.stopping", live.agent, {"grace": seconds}))
-            if live.link is None and not await self.settle(live):
-                raise BullpenError(
-                    f"the holder of {name} does not answer",
-                    hint=f"bullpen explain {name}",
-                    kind=Kind.UNAVAILABLE,
-                )
-            if live.is_running and live.link is not None:
-                await self._stop_held(live, seconds)
-        return live
-
-    async def _stop_held(self, live: Live, seconds: float) -> None:
-        assert live.link is not None
+        async with live.lock:  # a start under way comes first; a stop under way does not:
+            pass  # a second one may shorten the grace of the first
+        if not live.is_running:
+            return live
+        seconds = self.settings.stop_grace.total_seconds() if grace is None else grace
+        intent = _draft("agent.stopping", live.agent, {"grace": seconds})
         try:
-            await live.link.ask(b"X", {"grace": seconds})
-        except OSError:
-            pass  # it ended in that moment, which the link has noticed
-        except TimeoutError as error:
-            raise BullpenError(
-                f"the holder of {live.agent.name} does not answer",
-                hint=f"bullpen explain {live.agent.name}",
-                kind=Kind.UNAVAILABLE,
-            ) from error
+            await self.store.append(intent)
+        except BullpenError:  # a full disk is a reason to stop somebody, not to go on
+            self.record_surely(intent)
+        if not await self.settle(live):
+            raise _does_not_answer(name)
+        if live.link is not None:
+            await self._ask_to_stop(live, live.link, seconds)
         try:
             async with asyncio.timeout(seconds + END_SECONDS):
                 await live.over.wait()
         except TimeoutError as error:
             raise BullpenError(
-                f"{live.agent.name} did not end within {seconds + END_SECONDS:g} s",
-                hint=f"bullpen kill {live.agent.name}",
+                f"{name} did not end within {seconds + END_SECONDS:g} s",
+                hint=f"bullpen kill {name}",
                 kind=Kind.UNAVAILABLE,
             ) from error
+        return live
+
+    async def _ask_to_stop(self, live: Live, link: holders.Link, seconds: float) -> None:
+        try:
+            await link.ask(b"X", {"grace": seconds})
+        except TimeoutError as error:  # which is an OSError
+            # Stopped itself, perhaps: then it stops the program when it goes on.
+            link.close()
+            live.link = None
+            await self._note_silence(live, f"it was asked to stop {holders.ANSWER_SECONDS:g} s ago")
+            self.look_again_later(live)
+            raise _does_not_answer(live.agent.name) from error
+        except OSError:
+            return  # it ended in that moment, which the link has noticed
 
     # ── what goes on beside ──
 
@@ -354,15 +471,22 @@ class Supervisor:
                 else:
                     return
 
-        self._later(record())
+        task = self._later(record())
+        self.unfinished.add(task)
+        task.add_done_callback(self.unfinished.discard)
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(_logged(work))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+        return task
 
-    def _find_run(self, run: str | None) -> Live | None:
-        return next((live for live in self.registry if run and live.agent.run == run), None)
+    def _find_run(self, run: str) -> Live | None:
+        """The agent of that run, or of the one that was begun in place of it."""
+        runs = [run]
+        while len(runs) < NEVER_BEGAN:
+            runs.append(_next_run(runs[-1]))
+        return next((live for live in self.registry if live.agent.run in runs), None)
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
@@ -373,15 +497,29 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
         log.exception("a task failed")
 
 
-def _already_runs(name: str) -> BullpenError:
+def _does_not_answer(name: str) -> BullpenError:
     return BullpenError(
-        f"{name} is running", hint=f"bullpen attach {name} · or another --name", kind=Kind.CONFLICT
+        f"the holder of {name} does not answer",
+        hint=f"bullpen explain {name}",
+        kind=Kind.UNAVAILABLE,
     )
 
 
+def _next_run(run: str) -> str:
+    """The run in place of one that never began. It follows from that one: whoever asks for the
+    first a third time is led to it, also by another hub."""
+    return hashlib.sha256(run.encode()).hexdigest()[:32]
+
+
 def _held(agent: Agent, holder: int, child: int) -> Held:
-    missing = get_engine(agent.engine).missing
+    engine = ENGINES.get(agent.engine)  # of a later version's, perhaps
+    missing = engine.missing if engine else f"this version does not know {agent.engine}"
     return Held(at=time.time(), holder=holder, child=child, missing=missing)
+
+
+def _started(agent: Agent, holder: int, child: int) -> Draft:
+    data = {"holder": holder, "child": child, "cwd": agent.cwd}
+    return _draft("agent.started", agent, data)
 
 
 def _draft(kind: str, agent: Agent, data: dict[str, Any], key: str = "") -> Draft:
@@ -399,42 +537,28 @@ def _state_draft(live: Live) -> Draft:
 def _ask_to_listen(home: Home, agent: Agent) -> None:
     """A holder whose socket somebody deleted makes a new one when it is told to."""
     held = sessions.find_holder(home, agent)
-    if (
-        held is not None
-        and not home.socket(agent.name).exists()
-        and proc.start_time(held["pid"]) == held["start_time"]
-    ):
-        os.kill(held["pid"], signal.SIGUSR1)
+    if held is not None and not home.socket(agent.name).exists() and _lives(held, "pid"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(held["pid"], signal.SIGUSR1)
 
 
-# ── worktrees; in threads ──
+def _end_orphan(held: dict[str, Any]) -> None:
+    """The kernel kills a program with its holder, unless it has become another user's or has
+    asked not to be. Nobody may be left that nobody holds."""
+    if _lives(held, "child"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(held["child"], signal.SIGKILL)  # it leads its group
 
 
-def _lock_tree(tree: Tree, name: str) -> None:
-    """Protect it while the agent runs. A lock that a person set before stays theirs."""
+def _lives(held: dict[str, Any], who: str) -> bool:
+    """Whether that process of the record is still the one that was meant."""
+    began = held["start_time" if who == "pid" else "child_start_time"]
+    return began is not None and proc.start_time(held[who]) == began
+
+
+def _find_settled(home: Home, name: str) -> sessions.Settled | None:
+    """Environment, umask and size of the last start, if they can be read."""
     try:
-        worktrees.lock(tree.site, name, LOCK_REASON.format(name))
-    except WorktreeError as error:
-        if error.code != worktrees.Code.LOCKED:
-            raise
-
-
-def _unlock_tree(home: Home, settings: Settings, agent: Agent) -> None:
-    if agent.worktree is None:
-        return
-    try:
-        site = open_site(home, settings, Path(agent.worktree.repo))
-        if worktrees.lock_reason(site, agent.worktree.name) == LOCK_REASON.format(agent.name):
-            worktrees.unlock(site, agent.worktree.name)
-    except BullpenError as error:  # the repository may be gone; the agent has ended all the same
-        log.warning("cannot unlock a worktree", extra={"agent": agent.name, "why": error.message})
-
-
-def _undo_tree(tree: Tree, agent: Agent) -> None:
-    """A worktree made for a start that failed goes again; one that was there stays."""
-    try:
-        worktrees.unlock(tree.site, agent.name)
-        if agent.worktree is not None and agent.worktree.made:
-            worktrees.remove(tree.site, agent.name)
-    except WorktreeError as error:
-        log.warning("kept a worktree", extra={"agent": agent.name, "why": error.message})
+        return sessions.load_settled(home, name)
+    except BullpenError:
+        return None

@@ -14,9 +14,9 @@ from bullpen import worktrees
 from bullpen.errors import BullpenError
 from bullpen.hub import sessions
 from bullpen.hub.holders import is_dead
-from bullpen.hub.launch import open_site
 from bullpen.hub.registry import Live
 from bullpen.hub.supervise import Supervisor
+from bullpen.hub.trees import open_site
 from bullpen.model.agent import Agent
 from bullpen.model.event import Draft
 from bullpen.model.gc import Step, Swept, What

@@ -16,7 +16,7 @@ from bullpen.worktrees import Site, Spec, WorktreeError
 
 log = logging.getLogger("bullpen.hub")
 
-LOCK_REASON = "bullpen: {} is running here"
+LOCK_REASON = "its agent is running · bullpen stop {}"
 
 
 @dataclass(frozen=True)

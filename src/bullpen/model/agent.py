@@ -16,7 +16,6 @@ class Place(Value):
     name: str
     repo: str
     path: str
-    made: bool = False  # by this agent's first run; else it was there before
 
 
 class Agent(Value):

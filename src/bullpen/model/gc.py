@@ -4,7 +4,6 @@ from typing import Literal
 
 from bullpen.model.state import Value
 
-
 What = Literal["session", "worktree", "socket"]
 
 

@@ -1,7 +1,7 @@
 """`bullpen pod`: start, list, stop and attach to pods; look at their templates."""
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -34,18 +34,32 @@ def launch(template: str, pod: str | None, prompt: str, as_json: bool) -> None:
         "prompt": prompt,
     }
     steps = []
-    for step in HubClient(current_home()).stream("pods", body=asked):
-        steps.append(step)
-        if "error" in step:
-            raise raised(step["error"])
-        if not as_json and "members" in step:
-            members = " ".join(step["members"])
-            output.write(f"{step['step']:<10}  {members}   {step['seconds']:.1f} s")
+    try:
+        for step in HubClient(current_home()).stream("pods", body=asked, again=True):
+            steps.append(step)
+            if not as_json:
+                _show(step)
+    except KeyboardInterrupt:
+        output.show_progress("")
+        output.write_error("it goes on without you", "bullpen pod list · bullpen pod stop POD")
+        raise
+    if "error" in steps[-1]:
+        raise raised(steps[-1]["error"])
     if as_json:
         output.write_json(steps)
-    elif steps:
-        name = steps[-1]["pod"]
-        output.write(f"pod {name} is running · bullpen pod attach {name}")
+
+
+def _show(step: dict[str, Any]) -> None:
+    members = " ".join(step.get("members", []))
+    output.show_progress("")
+    match step.get("step"):
+        case "making":
+            output.show_progress(f"{'worktrees':<10}  {members} …")
+        case "worktrees" | "started" as what:
+            output.write(f"{what:<10}  {members}   {step['seconds']:.1f} s")
+        case "running":
+            pod = step["pod"]
+            output.write(f"pod {pod} is running · bullpen pod attach {pod}")
 
 
 @command.command()
@@ -61,6 +75,8 @@ def stop(name: str, force: bool, as_json: bool) -> None:
         return
     for agent in agents:
         output.write(f"{agent['name']} stopped · {output.printable(agent['words'])}")
+    if not agents:
+        output.write(f"pod {name} was being started, and is not any more")
 
 
 @command.command("list")

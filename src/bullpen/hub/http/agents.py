@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import PlainTextResponse
 
@@ -13,22 +13,38 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.hub import holders, hooks, render
 from bullpen.hub.guard import owner_only, owner_or_self
 from bullpen.hub.http.state import Hub, HubPart
-from bullpen.hub.launch import open_site
 from bullpen.hub.registry import Live
+from bullpen.hub.trees import open_site
 from bullpen.model.agent import Agent
 from bullpen.model.event import Draft
 from bullpen.model.launch import Launch
 from bullpen.model.state import Evidence, State, Value, words
 from bullpen.terminal.screen import Screen
+from bullpen.text import printable
 
 router = APIRouter(tags=["agents"])
 owner = Depends(owner_only)
 itself = Depends(owner_or_self)
 
-Name = Annotated[str, Path(max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]*$")]
-Grace = Annotated[float | None, Query(ge=0, le=86400, description="seconds before SIGKILL")]
+Name = Annotated[
+    str,
+    Path(max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]*$", description="an agent's name"),
+]
+Grace = Annotated[
+    float | None,
+    Query(
+        ge=0,
+        le=86400,
+        allow_inf_nan=False,
+        description="seconds between SIGTERM and SIGKILL; else the setting `stop_grace`",
+    ),
+]
+AsText = Annotated[bool, Query(description="plain text for people, not JSON")]
 TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/plain": {}}, "description": "JSON, or with text=true plain text"}
+    200: {
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+        "description": "JSON; with `text` plain text",
+    }
 }
 
 
@@ -63,37 +79,45 @@ class Agents(Value):
 @router.get("/agents", response_model=Agents, responses=TEXT)
 async def list_agents(
     hub: HubPart,
-    pod: Annotated[str | None, Query(max_length=80)] = None,
-    own_pod: Annotated[str, Query(max_length=80)] = "",
-    text: bool = False,
-    colour: bool = False,
+    pod: Annotated[
+        str | None, Query(max_length=80, description="only this pod's; `*`: all pods'")
+    ] = None,
+    own_pod: Annotated[
+        str, Query(max_length=80, description="the pod to take when `pod` is not given")
+    ] = "",
+    text: AsText = False,
+    colour: Annotated[bool, Query(description="text with colours for a terminal")] = False,
 ) -> Any:
-    """All agents, or those of a pod (`*`: of all pods). `text`: as `bullpen list` prints them."""
+    """All agents with their states, those that have ended too, in the order of names. As text it
+    is what `bullpen list` prints: pods apart, bridges last."""
     wanted = pod if pod is not None else own_pod
     lives = [live for live in hub.registry if wanted in ("", "*") or live.agent.pod == wanted]
     if text:
         grouped = wanted in ("", "*")
-        body = render.list_text(lives, hub.registry.broken, grouped=grouped, colour=colour)
+        bridges = [one for one in await hub.components.living() if one.kind == "bridge"]
+        body = render.list_text(lives, hub.registry.broken, bridges, grouped=grouped, colour=colour)
         return PlainTextResponse(body)
     return Agents(agents=tuple(map(shown, lives)), broken=hub.registry.broken)
 
 
 @router.post("/agents", status_code=201, response_model=Shown, dependencies=[owner])
 async def start_agent(hub: HubPart, asked: Launch) -> Any:
-    """Start an agent; answered when its program runs."""
+    """Start an agent; answered when its program runs. A role says what it is; without one, `words`
+    are the program and its arguments. Asked twice with the same `run`, it starts once."""
     return shown(await hub.supervisor.launch(asked))
 
 
 @router.get("/agents/{name}", response_model=Shown, responses=TEXT)
-async def get_agent(hub: HubPart, name: Name, text: bool = False) -> Any:
-    """One agent."""
+async def get_agent(hub: HubPart, name: Name, text: AsText = False) -> Any:
+    """One agent, running or ended."""
     live = hub.registry.get(name)
     return PlainTextResponse(render.agent_text(live)) if text else shown(live)
 
 
 @router.delete("/agents/{name}", response_model=Shown, dependencies=[owner])
 async def stop_agent(hub: HubPart, name: Name, grace: Grace = None) -> Any:
-    """End its program; answered when it is over. Its session stays until `gc`."""
+    """End its program: SIGTERM, after the grace SIGKILL. Answered when it is over, also if it was
+    over before. Its session stays until `gc`."""
     return shown(await hub.supervisor.stop(name, grace))
 
 
@@ -119,13 +143,13 @@ class Typed(Value):
 
 @router.post("/agents/{name}/input", response_model=Typed, dependencies=[owner])
 async def type_into(hub: HubPart, name: Name, given: Input) -> Any:
-    """Type into its terminal."""
-    live = _running(hub, name)
+    """Type into its terminal, as it is: a line ends with a carriage return."""
+    live = running(hub, name)
     try:
         data = given.text.encode()
     except UnicodeEncodeError as error:
         raise BullpenError("half a surrogate is no text") from error
-    await _asked(name, holders.type_into(hub.home.socket(name), data))
+    await asked(name, holders.type_into(hub.home.socket(name), data))
     await hub.supervisor.observe(
         live,
         None,
@@ -140,14 +164,16 @@ class Screenful(Value):
     rows: int
     cols: int
     lines: tuple[str, ...]
-    cursor: tuple[int, int]  # column and row, from 0
+    cursor: Annotated[tuple[int, int], Field(description="column and row, from 0")]
 
 
-@router.get("/agents/{name}/screen", response_model=Screenful, dependencies=[itself])
-async def get_screen(hub: HubPart, name: Name, text: bool = False) -> Any:
-    """Its terminal's screen as text."""
-    _running(hub, name)
-    greeting, data = await _asked(name, holders.replay(hub.home.socket(name)))
+@router.get(
+    "/agents/{name}/screen", response_model=Screenful, responses=TEXT, dependencies=[itself]
+)
+async def get_screen(hub: HubPart, name: Name, text: AsText = False) -> Any:
+    """What its terminal shows now, as text with the cursor. Agents see their own only."""
+    running(hub, name)
+    greeting, data = await asked(name, holders.replay(hub.home.socket(name)))
     found = await asyncio.to_thread(_screen, greeting["rows"], greeting["cols"], data)
     return PlainTextResponse("\n".join(found.lines) + "\n") if text else found
 
@@ -174,8 +200,8 @@ class Explained(Value):
 
 
 @router.get("/agents/{name}/explain", response_model=Explained, responses=TEXT)
-async def explain(hub: HubPart, name: Name, text: bool = False) -> Any:
-    """Its state, and the evidence."""
+async def explain(hub: HubPart, name: Name, text: AsText = False) -> Any:
+    """Its state, and all the evidence that it rests on."""
     live = hub.registry.get(name)
     if text:
         return PlainTextResponse(render.explain_text(live))
@@ -200,7 +226,7 @@ class Diff(Value):
 
 @router.get("/agents/{name}/diff", response_model=Diff, dependencies=[itself])
 async def get_diff(hub: HubPart, name: Name) -> Any:
-    """What it has changed in its worktree."""
+    """What it has changed in its worktree since that was made. Agents see their own only."""
     agent = hub.registry.get(name).agent
     if agent.worktree is None:
         raise BullpenError(f"{name} has no worktree of its own", kind=Kind.CONFLICT)
@@ -218,23 +244,30 @@ def _diff(hub: Hub, agent: Agent) -> Diff:
         files=stat.files,
         added=stat.insertions,
         deleted=stat.deletions,
-        uncommitted=tuple(changed),
+        uncommitted=tuple(map(printable, changed)),  # names that an agent chose
     )
 
 
-@router.post("/agents/{name}/hooks", status_code=200, dependencies=[itself])
-async def receive_hook(
-    hub: HubPart,
-    name: Name,
-    request: Request,
-    _body: Annotated[dict[str, Any] | None, Body(description="the hook's own JSON")] = None,
-) -> Response:
-    """A hook of its engine. Never an error for what is in it."""
+@router.post(
+    "/agents/{name}/hooks",
+    dependencies=[itself],
+    response_class=PlainTextResponse,
+    openapi_extra={
+        "requestBody": {
+            "description": "what the engine hands to its hook, unchanged",
+            "content": {"application/json": {"schema": {}}},
+        }
+    },
+)
+async def receive_hook(hub: HubPart, name: Name, request: Request) -> str:
+    """A hook of its engine. Never an error for what is in it: a body that is no JSON is noted as
+    such. Of its contents only names, ids and 200 characters of text are kept."""
     await hooks.receive(hub.supervisor, hub.registry.get(name), await request.body())
-    return PlainTextResponse("")
+    return ""
 
 
-def _running(hub: Hub, name: str) -> Live:
+def running(hub: Hub, name: str) -> Live:
+    """The agent, which has to run."""
     live = hub.registry.get(name)
     if not live.is_running:
         raise BullpenError(
@@ -245,7 +278,7 @@ def _running(hub: Hub, name: str) -> Live:
     return live
 
 
-async def _asked(name: str, question: Any) -> Any:
+async def asked(name: str, question: Any) -> Any:
     """The holder's answer; a holder that gives none is no failure of the hub."""
     try:
         return await question

@@ -18,9 +18,11 @@ class Wanted(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    older_than_seconds: Annotated[float, Field(ge=0, le=1e10)] = 7 * 86400.0
-    dry_run: bool = False
-    force: bool = False
+    older_than_seconds: Annotated[
+        float, Field(ge=0, le=1e10, allow_inf_nan=False, description="since the agent has ended")
+    ] = 7 * 86400.0
+    dry_run: Annotated[bool, Field(description="only say what would go and stay")] = False
+    force: Annotated[bool, Field(description="worktrees with unmerged work, too")] = False
 
 
 @router.post("/gc", response_model=Swept, dependencies=[Depends(owner_only)])

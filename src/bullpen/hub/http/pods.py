@@ -12,14 +12,14 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.hub.guard import owner_only
 from bullpen.hub.http.agents import Grace, Shown, shown
 from bullpen.hub.http.state import HubPart
-from bullpen.hub.pods import launch_pod, plan_pod
 from bullpen.model.launch import PodLaunch
 from bullpen.model.state import Value
 
-router = APIRouter(tags=["pods"])
-owner = Depends(owner_only)
+router = APIRouter(tags=["pods"], dependencies=[Depends(owner_only)])
 
-PodName = Annotated[str, Path(max_length=80, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+PodName = Annotated[
+    str, Path(max_length=80, pattern=r"^[a-z0-9][a-z0-9._-]*$", description="a pod's name")
+]
 
 
 class Pod(Value):
@@ -41,31 +41,32 @@ async def list_pods(hub: HubPart) -> Any:
 
 @router.post(
     "/pods",
-    dependencies=[owner],
     response_class=StreamingResponse,
     responses={
         200: {
-            "content": {"application/x-ndjson": {}},
-            "description": "progress, a JSON object per line",
+            "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
+            "description": "progress, a JSON object per line; the last says how it ended",
         }
     },
 )
 async def start_pod(hub: HubPart, asked: PodLaunch) -> StreamingResponse:
-    """Start all agents of a template, or none."""
-    plan = await plan_pod(hub.supervisor, asked)
+    """Start all agents of a template, or none. Everything is checked before the answer begins."""
+    launching = await hub.pods.launch(asked)
 
     async def lines() -> AsyncIterator[str]:
-        async for progress in launch_pod(hub.supervisor, asked, plan):
+        async for progress in launching.follow():
             yield json.dumps(progress) + "\n"
 
     return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
-@router.delete("/pods/{name}", response_model=list[Shown], dependencies=[owner])
+@router.delete("/pods/{name}", response_model=list[Shown])
 async def stop_pod(hub: HubPart, name: PodName, grace: Grace = None) -> Any:
-    """Stop all agents of a pod."""
+    """Stop all agents of a pod, at once; answered when all are over. One that is being started
+    is taken back."""
+    was_starting = await hub.pods.cancel(name)
     members = [live for live in hub.registry if live.agent.pod == name]
-    if not members:
+    if not members and not was_starting:
         raise BullpenError(f"no pod called {name}", hint="bullpen pod list", kind=Kind.NOT_FOUND)
     stops = (hub.supervisor.stop(live.agent.name, grace) for live in members if live.is_running)
     results = await asyncio.gather(*stops, return_exceptions=True)

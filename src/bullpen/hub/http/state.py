@@ -10,6 +10,7 @@ from starlette.requests import HTTPConnection
 
 from bullpen.hub.components import Components
 from bullpen.hub.feed import Feed
+from bullpen.hub.pods import Pods
 from bullpen.hub.registry import Registry
 from bullpen.hub.store import Store
 from bullpen.hub.supervise import Supervisor
@@ -31,9 +32,11 @@ class Hub:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     started: float = field(default_factory=time.time)
     components: Components = field(init=False)
+    pods: Pods = field(init=False)
 
     def __post_init__(self) -> None:
         self.components = Components(self.store)
+        self.pods = Pods(self.supervisor)
 
 
 def hub_of(connection: HTTPConnection) -> Hub:

@@ -10,6 +10,7 @@ from starlette.responses import PlainTextResponse
 from bullpen import __version__
 from bullpen.hub import render
 from bullpen.hub.guard import owner_only
+from bullpen.hub.http.agents import TEXT, AsText
 from bullpen.hub.http.state import HubPart
 from bullpen.model.state import Value
 
@@ -27,11 +28,12 @@ class Status(Value):
     uptime_seconds: float
     agents: int
     running: int
+    components: int
 
 
-@router.get("/status", response_model=Status)
-async def get_status(hub: HubPart, text: bool = False) -> Any:
-    """How the hub is."""
+@router.get("/status", response_model=Status, responses=TEXT)
+async def get_status(hub: HubPart, text: AsText = False) -> Any:
+    """The hub in a few figures: how many agents there are, run, and how many components."""
     status = Status(
         version=__version__,
         pid=os.getpid(),
@@ -40,6 +42,7 @@ async def get_status(hub: HubPart, text: bool = False) -> Any:
         uptime_seconds=round(time.time() - hub.started, 3),
         agents=len(list(hub.registry)),
         running=sum(live.is_running for live in hub.registry),
+        components=len(await hub.components.living()),
     )
     if text:
         return PlainTextResponse(render.status_text(status.model_dump(), hub.registry))
@@ -54,6 +57,6 @@ class Leaving(Value):
 
 @router.post("/shutdown", response_model=Leaving, dependencies=[Depends(owner_only)])
 async def shut_down(hub: HubPart) -> Any:
-    """End the hub. Agents go on."""
+    """End the hub; answered before it has left. Agents go on, the next hub finds them."""
     hub.stop.set()
     return Leaving(pid=os.getpid())

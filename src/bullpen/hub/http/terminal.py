@@ -6,41 +6,42 @@ clients, the last active one's size, a slow one dropped and told.
 """
 
 import asyncio
-import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Depends, Query, WebSocket, WebSocketDisconnect
+from pydantic import BaseModel, Field, ValidationError
 
-from bullpen.errors import BullpenError
 from bullpen.holder.frames import BrokenFrameError, Reader, frame, json_frame
-from bullpen.hub.guard import actor_of
+from bullpen.hub.guard import owner_only
+from bullpen.hub.http.agents import Name, asked, running
 from bullpen.hub.http.state import hub_of
 
-router = APIRouter()
+router = APIRouter(dependencies=[Depends(owner_only)])
 
-REFUSED, NOT_FOUND, GONE, BAD = 4403, 4404, 4410, 4400
+GONE, BAD = 4410, 4400
 INPUT_BYTES = 1 << 19
+
+
+class Size(BaseModel):
+    """Of the client's terminal."""
+
+    rows: Annotated[int, Field(ge=1, le=4096)]
+    cols: Annotated[int, Field(ge=1, le=4096)]
 
 
 @router.websocket("/agents/{name}/terminal")
 async def terminal(
     socket: WebSocket,
-    name: str,
+    name: Name,
     rows: Annotated[int, Query(ge=1, le=4096)] = 24,
     cols: Annotated[int, Query(ge=1, le=4096)] = 80,
     read_only: bool = False,
 ) -> None:
-    """Attach; closed with 4410 when the program has ended, 4404 when there is no such agent."""
+    """Attach. Refused like any other request; closed with 4410 when the program has ended."""
     hub = hub_of(socket)
-    if not actor_of(socket).is_owner:
-        await socket.close(REFUSED, "only the owner may do that")
-        return
-    try:
-        hub.registry.get(name)
-        reader, writer = await asyncio.open_unix_connection(str(hub.home.socket(name)))
-    except (BullpenError, OSError) as error:
-        await socket.close(NOT_FOUND, str(error)[:100])
-        return
+    live = running(hub, name)
+    path = str(hub.home.socket(live.agent.name))
+    reader, writer = await asked(name, asyncio.open_unix_connection(path))
     await socket.accept()
     writer.write(json_frame(b"A", {"read_only": read_only, "rows": rows, "cols": cols}))
     try:
@@ -55,8 +56,16 @@ async def terminal(
 
 
 async def _show(reader: asyncio.StreamReader, socket: WebSocket) -> None:
+    try:
+        await socket.close(GONE, await _pass_on(reader, socket))
+    except (WebSocketDisconnect, RuntimeError):
+        return  # the client has left
+
+
+async def _pass_on(reader: asyncio.StreamReader, socket: WebSocket) -> str:
+    """All output; returns why there is no more."""
     frames = Reader()
-    while data := await reader.read(1 << 16):
+    while data := await _read(reader):
         try:
             found = frames.feed(data)
         except BrokenFrameError:
@@ -65,9 +74,15 @@ async def _show(reader: asyncio.StreamReader, socket: WebSocket) -> None:
             if kind in (b"P", b"O"):
                 await socket.send_bytes(payload)
             elif kind == b"D":
-                await socket.close(GONE, "too slow; attach again")
-                return
-    await socket.close(GONE, "the program has ended")
+                return "too slow; attach again"
+    return "the program has ended"
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(1 << 16)
+    except OSError:
+        return b""
 
 
 async def _type(socket: WebSocket, writer: asyncio.StreamWriter, read_only: bool) -> None:
@@ -89,12 +104,14 @@ async def _type(socket: WebSocket, writer: asyncio.StreamWriter, read_only: bool
         else:
             await socket.close(BAD, "a text message is {rows, cols}")
             return
-        await writer.drain()
+        try:
+            await writer.drain()
+        except OSError:
+            return  # the holder has left, and the other side says so
 
 
 def _size(text: str | None) -> dict[str, Any] | None:
     try:
-        fields = json.loads(text or "")
-        return {"rows": int(fields["rows"]), "cols": int(fields["cols"])}
-    except (ValueError, TypeError, KeyError):
+        return Size.model_validate_json(text or "").model_dump()
+    except ValidationError:
         return None

@@ -1,0 +1,330 @@
+"""Who may do what: every route, with every kind of credential."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute, APIWebSocketRoute
+from starlette.routing import Route
+
+from bullpen.hub import guard
+from bullpen.hub.http.app import ROUTERS
+from tests.api.conftest import HANDSHAKE, Answer, Inside, ask, door_of, token_of
+
+STREAM = ("GET", "/events/stream")
+TERMINAL = ("WS", "/agents/{name}/terminal")
+
+
+@dataclass(frozen=True)
+class Rights:
+    """The status that each gets who is let in. The owner's may be another than 200 where
+    what is asked for cannot be done: the request has got through all the same."""
+
+    owner: int | None  # None: tested elsewhere, it would end the hub
+    own: int  # the agent, about itself
+    other: int  # an agent, about another
+    body: Any = None
+    name: str = "amy"  # that the owner asks about
+
+
+def everybody(status: int = 200, **rest: Any) -> Rights:
+    return Rights(status, status, status, **rest)
+
+
+def owner_only(status: int | None = 200, **rest: Any) -> Rights:
+    return Rights(status, 403, 403, **rest)
+
+
+def itself(status: int = 200, **rest: Any) -> Rights:
+    return Rights(status, status, 403, **rest)
+
+
+TABLE = {
+    ("GET", "/openapi.json"): everybody(),
+    ("GET", "/docs"): everybody(),
+    ("GET", "/status"): everybody(),
+    ("POST", "/shutdown"): owner_only(None),
+    ("GET", "/agents"): everybody(),
+    ("POST", "/agents"): owner_only(400, body={}),
+    ("GET", "/agents/{name}"): everybody(),
+    ("DELETE", "/agents/{name}"): owner_only(404, name="nobody"),
+    ("POST", "/agents/{name}/restart"): owner_only(404, name="nobody"),
+    ("POST", "/agents/{name}/input"): owner_only(body={"text": "x"}),
+    ("GET", "/agents/{name}/screen"): itself(),
+    ("GET", "/agents/{name}/explain"): everybody(),
+    ("GET", "/agents/{name}/diff"): itself(409),
+    ("POST", "/agents/{name}/hooks"): itself(body={"hook_event_name": "Stop"}),
+    TERMINAL: owner_only(101),
+    ("GET", "/pods"): owner_only(),
+    ("POST", "/pods"): owner_only(400, body={}),
+    ("DELETE", "/pods/{name}"): owner_only(404, name="nobody"),
+    ("GET", "/events"): everybody(),
+    STREAM: everybody(),
+    ("GET", "/components"): owner_only(),
+    ("POST", "/components"): owner_only(400, body={}),
+    ("DELETE", "/components/{name}"): owner_only(404, name="nobody"),
+    ("POST", "/gc"): owner_only(body={"dry_run": True}),
+}
+ROWS = [pytest.param(route, id=f"{route[0]} {route[1]}") for route in TABLE]
+
+
+def routes_of(app: FastAPI) -> set[tuple[str, str]]:
+    """All of an application; the openapi does not have the hidden ones and the WebSockets."""
+    included = [route for route in app.routes if not hasattr(route, "path")]
+    assert len(included) == len(ROUTERS), "a router that is not one of ROUTERS"
+    found = set()
+    for route in [*app.routes, *(route for router in ROUTERS for route in router.routes)]:
+        if isinstance(route, APIWebSocketRoute):
+            found.add(("WS", route.path))
+        elif isinstance(route, APIRoute | Route):
+            found |= {(method, route.path) for method in (route.methods or ()) - {"HEAD"}}
+    described = app.openapi()["paths"].items()
+    return found | {(verb.upper(), path) for path, verbs in described for verb in verbs}
+
+
+def request(
+    where: int | Path,
+    route: tuple[str, str],
+    name: str = "amy",
+    headers: dict[str, str] | None = None,
+    token: str = "",
+) -> Answer:
+    """A request to a route of the table."""
+    method, path = route
+    headers = headers or {}
+    if method == "WS":
+        method, headers = "GET", {**HANDSHAKE, **headers}
+    return ask(
+        where,
+        method,
+        path.format(name=name),
+        headers,
+        TABLE[route].body,
+        token=token,
+        head_only=route in (STREAM, TERMINAL) and "Host" not in headers,
+    )
+
+
+def refusal(answer: Answer, status: int, error: str) -> None:
+    assert answer.status == status
+    assert answer.headers["content-type"] == "application/json"
+    if answer.body:
+        assert answer.json["error"] == error
+        assert answer.json["details"]["retryable"] is False
+
+
+@pytest.fixture(params=ROWS)
+def route(request: pytest.FixtureRequest) -> tuple[str, str]:
+    found: tuple[str, str] = request.param
+    return found
+
+
+def test_b6_every_route_has_a_row(inside: Inside) -> None:
+    assert routes_of(inside.app) == set(TABLE)
+
+
+def test_b6_the_owner_may_do_everything(inside: Inside, route: tuple[str, str]) -> None:
+    rights = TABLE[route]
+    if rights.owner is None:
+        return
+    by_token = request(inside.port, route, rights.name, token=inside.owner)
+    by_socket = request(inside.socket, route, rights.name)
+    with_both = request(inside.socket, route, rights.name, token=inside.owner)
+    assert {by_token.status, by_socket.status, with_both.status} == {rights.owner}
+
+
+def test_b6_an_agent_may_act_as_itself(inside: Inside, route: tuple[str, str]) -> None:
+    own, door = token_of(inside.home, "amy"), door_of(inside.home, "amy")
+    answers = [
+        request(inside.port, route, token=own),
+        request(inside.socket, route, token=own),  # a token decides on either transport
+        request(door, route),
+        request(door, route, token=own),
+    ]
+    assert [answer.status for answer in answers] == [TABLE[route].own] * 4
+    if TABLE[route].own == 403:
+        for answer in answers:
+            refusal(answer, 403, "forbidden")
+
+
+def test_b6_an_agent_may_not_act_on_another(inside: Inside, route: tuple[str, str]) -> None:
+    other, door = token_of(inside.home, "bob"), door_of(inside.home, "bob")
+    for where, token in ((inside.port, other), (inside.socket, other), (door, "")):
+        assert request(where, route, "amy", token=token).status == TABLE[route].other
+
+
+def test_b6_a_door_takes_no_other_token(inside: Inside, route: tuple[str, str]) -> None:
+    door = door_of(inside.home, "amy")
+    for token in (inside.owner, token_of(inside.home, "bob"), "bullpen_" + "x" * 43, "x"):
+        refusal(request(door, route, token=token), 403, "forbidden")
+    basic = {"Authorization": "Basic b3duZXI6"}
+    refusal(request(door, route, headers=basic), 403, "forbidden")
+
+
+def test_b6_tcp_needs_a_token_that_is_known(inside: Inside, route: tuple[str, str]) -> None:
+    refusal(request(inside.port, route), 401, "unauthorized")
+    for wrong in ("Bearer bullpen_" + "x" * 43, "Bearer ", "Bearer", "", "Basic b3duZXI6"):
+        answer = request(inside.port, route, headers={"Authorization": wrong})
+        refusal(answer, 401, "unauthorized")
+        assert answer.headers["www-authenticate"] == "Bearer"
+    # A wrong token is not overlooked where none would be needed.
+    refusal(request(inside.socket, route, token="x"), 401, "unauthorized")
+
+
+def test_b6_the_host_is_loopback(inside: Inside, route: tuple[str, str]) -> None:
+    evil = (
+        *("evil.example", f"evil.example:{inside.port}", "localhost.evil.example", ""),
+        *("127.0.0.1.evil.example", "localhost@evil.example", "[::2]", "::1", "0.0.0.0"),
+    )
+    for host in evil:
+        answer = request(inside.port, route, headers={"Host": host}, token=inside.owner)
+        refusal(answer, 403, "forbidden")
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "LocalHost"])
+def test_b6_the_names_of_loopback_are_served(inside: Inside, host: str) -> None:
+    for value in (host, f"{host}:{inside.port}"):
+        answer = ask(inside.port, "GET", "/status", {"Host": value}, token=inside.owner)
+        assert answer.status == 200
+
+
+def test_b6_other_sites_are_refused(inside: Inside, route: tuple[str, str]) -> None:
+    host = f"127.0.0.1:{inside.port}"
+    foreign = (
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:3000"},
+        {"Origin": f"https://{host}"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},  # another port of this machine
+    )
+    for headers in foreign:
+        answer = request(inside.port, route, headers={**headers, "Host": host}, token=inside.owner)
+        refusal(answer, 403, "forbidden")
+
+
+def test_b6_our_own_page_is_no_other_site(inside: Inside) -> None:
+    host = f"127.0.0.1:{inside.port}"
+    own = {"Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+    assert ask(inside.port, "GET", "/status", own, token=inside.owner).status == 200
+
+
+# ── what an agent sees ──
+
+
+def test_b6_an_agent_gets_its_own_events_only(inside: Inside) -> None:
+    own = token_of(inside.home, "amy")
+    for query in ("", "&agent=bob", "&agent="):
+        events = ask(inside.port, "GET", f"/events?limit=1000{query}", token=own).json["events"]
+        assert {event["agent"] for event in events} == {"amy"}
+    everything = ask(inside.socket, "GET", "/events?limit=1000").json["events"]
+    assert {"amy", "bob"} <= {event["agent"] for event in everything}
+
+
+def test_b6_no_answer_holds_a_token_or_its_hash(inside: Inside) -> None:
+    secrets = [inside.owner]
+    for name in ("amy", "bob"):
+        secrets.append(token_of(inside.home, name))
+        secrets.append(inside.hub.registry.get(name).agent.token_hash)
+    for method, path in TABLE:
+        if method == "GET" and (method, path) != STREAM:
+            for text in ("", "?text=1"):
+                answer = ask(inside.socket, method, path.format(name="amy") + text)
+                assert not [s for s in secrets if s.encode() in answer.body], path
+
+
+# ── an attack counts only if it works without the defence ──
+
+
+@contextlib.contextmanager
+def taken_away(inside: Inside, dependency: Callable[..., None]) -> Iterator[None]:
+    inside.app.dependency_overrides[dependency] = lambda: None
+    try:
+        yield
+    finally:
+        inside.app.dependency_overrides.clear()
+
+
+def test_b6_without_the_guard_nobody_is_asked(
+    fresh: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def anybody(*_: object) -> guard.Actor:
+        return guard.OWNER
+
+    assert ask(fresh.port, "POST", "/shutdown").status == 401
+    monkeypatch.setattr(guard.Guard, "_identify", anybody)
+    assert ask(fresh.port, "POST", "/shutdown").status == 200
+    assert fresh.hub.stop.is_set()
+
+
+def test_b6_without_its_check_an_agent_could_type(inside: Inside) -> None:
+    own, route = token_of(inside.home, "amy"), ("POST", "/agents/{name}/input")
+    assert request(inside.port, route, "bob", token=own).status == 403
+    with taken_away(inside, guard.owner_only):
+        assert request(inside.port, route, "bob", token=own).status == 200
+        assert request(door_of(inside.home, "amy"), TERMINAL, "bob").status == 101
+
+
+def test_b6_without_its_check_an_agent_could_impersonate(inside: Inside) -> None:
+    own = token_of(inside.home, "amy")
+    hook = {"hook_event_name": "PreToolUse", "tool_name": "Forged"}
+
+    def forged() -> list[str]:
+        assert ask(inside.port, "POST", "/agents/bob/hooks", body=hook, token=own).status in (
+            200,
+            403,
+        )
+        return [
+            event["agent"]
+            for event in ask(inside.socket, "GET", "/events?limit=1000").json["events"]
+            if event["data"].get("tool") == "Forged"
+        ]
+
+    assert forged() == []
+    with taken_away(inside, guard.owner_or_self):
+        assert forged() == ["bob"]
+        assert ask(inside.port, "GET", "/agents/bob/screen", token=own).status == 200
+
+
+def test_b6_without_the_filter_an_agent_would_see_all(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = token_of(inside.home, "amy")
+    monkeypatch.setattr("bullpen.hub.http.events.actor_of", lambda _: guard.OWNER)
+    events = ask(inside.port, "GET", "/events?limit=1000", token=own).json["events"]
+    assert "bob" in {event["agent"] for event in events}
+
+
+def test_b6_without_the_look_at_the_host_rebinding_works(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard.Guard, "_check_host", lambda *_: None)
+    evil = {"Host": f"evil.example:{inside.port}"}
+    assert ask(inside.port, "GET", "/status", evil, token=inside.owner).status == 200
+    # And its page would be of the same origin.
+    evil["Origin"] = f"http://evil.example:{inside.port}"
+    assert ask(inside.port, "GET", "/status", evil, token=inside.owner).status == 200
+
+
+def test_b6_without_the_look_at_the_origin_a_site_could_ask(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_check_origin", lambda _: None)
+    evil = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    assert ask(inside.port, "GET", "/status", evil, token=inside.owner).status == 200
+    assert request(inside.port, TERMINAL, headers=evil, token=inside.owner).status == 101
+
+
+def test_b6_without_its_rule_a_stolen_token_works_at_a_door(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, route = door_of(inside.home, "amy"), ("GET", "/components")
+    assert request(door, route, token=inside.owner).status == 403
+    monkeypatch.setattr(guard, "DOOR", "no such key")
+    assert request(door, route, token=inside.owner).status == 200
+    # Without a token it fails shut: it is not taken for the owner's socket.
+    assert request(door, route).status == 401

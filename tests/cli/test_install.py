@@ -1,0 +1,92 @@
+"""The command as pip installs it: our own script, in place of the generated one."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bullpen import __version__
+from tests.conftest import BULLPEN
+from tests.standin import StandIn
+
+PROJECT = Path(__file__).parents[2]
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+
+
+def test_installed_command_is_our_script() -> None:
+    first, rest = BULLPEN.read_text().split("\n", 1)
+    assert first.startswith(("#!/bin/sh", f"#!{Path(sys.executable).parent}"))
+    assert rest.endswith((PROJECT / "scripts/bin/bullpen").read_text().split("\n", 1)[1])
+
+
+def test_editable_install_is_a_plain_path() -> None:
+    """A finder that is imported at every start would cost more than the hot verbs may."""
+    found = list(Path(sysconfig.get_path("purelib")).glob("__editable__.bullpen-*.pth"))
+    if not found:
+        pytest.skip("not an editable install")
+    assert [path.read_text() for path in found] == [f"{PROJECT / 'src'}\n"]
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="bp", dir="/tmp"))
+    yield path
+    shutil.rmtree(path)
+
+
+def pip(venv: Path, *words: str | Path) -> None:
+    subprocess.run([*PIP, "--python", venv / "bin/python", *words], check=True, timeout=300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", ["nothing", "generated"])
+def test_wheel_installs_over_what_was_there_and_leaves(place: Path, before: str) -> None:
+    source = place / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(PROJECT / name, source)
+    for name in ("src", "scripts"):
+        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(PROJECT / name, source / name, ignore=ignored)
+    build = [*PIP, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    venv = place / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    command = venv / "bin/bullpen"
+
+    if before == "generated":
+        # As it was until 0.1.0: an entry point.
+        config = source / "pyproject.toml"
+        ours = config.read_text()
+        script = 'script-files = ["scripts/bin/bullpen"]'
+        assert script in ours
+        entry = '[project.scripts]\nbullpen = "bullpen.cli.main:main"\n'
+        config.write_text(f"{ours.replace(script, '')}\n{entry}")
+        subprocess.run([*build, place / "old", source], check=True, timeout=300)
+        pip(venv, "install", "--quiet", "--no-deps", "--no-index", *(place / "old").glob("*.whl"))
+        assert "cli.fast" not in command.read_text()
+        config.write_text(ours)
+        shutil.rmtree(source / "build")
+
+    subprocess.run([*build, place / "new", source], check=True, timeout=300)
+    [wheel] = (place / "new").glob("*.whl")
+    pip(venv, "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", wheel)
+    assert command.read_text().startswith(f"#!{venv}/bin/python\n")
+
+    home = place / "home"
+    (home / "sockets").mkdir(parents=True)
+    (home / ".bullpen-dir.txt").write_text(f"v{__version__}\n")
+    hub = StandIn(home / "sockets/hub.sock")
+    env = {**os.environ, "BULLPEN_DIR": str(home)}
+    # Nothing else is in that environment: a hot verb needs none of the dependencies.
+    said = subprocess.check_output([command, "list"], env=env, timeout=60)
+    hub.close()
+    assert said == b"text\n"
+
+    pip(venv, "uninstall", "--quiet", "--yes", "bullpen")
+    assert not command.exists()
