@@ -10,7 +10,17 @@ from bullpen.paths import current_home
 
 def connect(*, start: bool = True) -> HubClient:
     """The hub of this home; `start=False`: a hub that is down is an error."""
-    return HubClient(current_home(), start=start, notice=_notice)
+    client = HubClient(current_home(), start=start, notice=_notice)
+    client.first_start = warn_of_logout
+    return client
+
+
+def warn_of_logout() -> None:
+    """Said once per home: some systems end everything of a person who logs out."""
+    from bullpen.component import service
+
+    if service.lingering() == "off":
+        sys.stderr.write(f"agents end when you log out · {service.ENABLE_LINGER}\n")
 
 
 def _notice(hub_version: str) -> None:

@@ -30,6 +30,7 @@ class HubClient:
         self.home = home
         self.start = start
         self.notice = notice  # told once when the hub is of another version
+        self.first_start: Callable[[], None] | None = None  # told when this home never had one
         self._socket = str(home.socket(HUB))
 
     def get(self, *path: str, **query: Any) -> Any:
@@ -109,7 +110,10 @@ class HubClient:
     def _ensure(self) -> None:
         if not self.start:
             raise BullpenError("the hub is down", hint="bullpen hub start", kind=Kind.UNAVAILABLE)
+        is_first = not (self.home.root / "hub.json").exists()
         start_hub(self.home, os.environ)
+        if is_first and self.first_start is not None:
+            self.first_start()
 
     def _headers(self, body: bytes) -> dict[str, str]:
         headers = {"Content-Type": "application/json"} if body else {}

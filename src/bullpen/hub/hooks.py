@@ -4,6 +4,7 @@ Kept are the event's name, the tool, ids and a little text, never file contents.
 """
 
 import asyncio
+import hashlib
 import json
 import logging
 import math
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bullpen.component.redact import Redactor
 from bullpen.engines import get_engine
 from bullpen.hub.registry import Live
 from bullpen.hub.supervise import Supervisor
@@ -20,8 +22,11 @@ log = logging.getLogger("bullpen.hub")
 
 SPOOL = "hooks.spool"
 TEXT_CHARACTERS = 200
+READ_CHARACTERS, CUT_CHARACTERS = 600, 400
 IDS = ("session_id", "tool_use_id", "prompt_id", "agent_id", "agent_type", "source", "reason")
 TEXTS = ("message", "prompt", "error")
+
+_redactor = Redactor()
 
 
 async def receive(supervisor: Supervisor, live: Live, body: bytes) -> None:
@@ -36,8 +41,8 @@ async def take_spooled(supervisor: Supervisor, live: Live) -> None:
     path = supervisor.home.session(live.agent.name) / SPOOL
     taken = path.with_name(f"{SPOOL}.taken")
     lines = await asyncio.to_thread(_take_file, path, taken)
-    for number, (at, body) in enumerate(lines):
-        await _take(supervisor, live, body, at, f"spool:{live.agent.run}:{at}:{number}")
+    for at, body, key in lines:
+        await _take(supervisor, live, body, at, f"spool:{live.agent.run}:{key}")
     if lines:
         await asyncio.to_thread(taken.unlink, missing_ok=True)
 
@@ -51,6 +56,7 @@ async def _take(supervisor: Supervisor, live: Live, body: bytes, at: float, key:
         data: dict[str, Any] = {"run": live.agent.run, "malformed": len(body)}
         await supervisor.observe(live, None, _draft(live, at, data, key))
         return
+    hook = {name: _sound(value) for name, value in hook.items()}
     seen = get_engine(live.agent.engine).observe(hook, at)
     await supervisor.observe(live, seen, _draft(live, at, summary(live.agent.run, hook), key))
 
@@ -65,15 +71,28 @@ def summary(run: str, hook: dict[str, Any]) -> dict[str, Any]:
             kept[name] = hook[name][:80]
     for name in TEXTS:
         if isinstance(hook.get(name), str):
-            kept["text"] = hook[name][:TEXT_CHARACTERS]
+            kept["text"] = excerpt(hook[name])
     return kept
+
+
+def excerpt(text: str) -> str:
+    """Its beginning, without credentials. Half a one is not recognised: where the text was cut
+    before that, its end is not shown."""
+    found = _redactor.text(text[:READ_CHARACTERS])
+    shown = len(found) - (CUT_CHARACTERS if len(text) > READ_CHARACTERS else 0)
+    return found[: max(0, min(shown, TEXT_CHARACTERS))]
+
+
+def _sound(value: Any) -> Any:
+    """A text without half surrogates, which JSON can hold and no answer of ours could."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _draft(live: Live, at: float, data: dict[str, Any], key: str) -> Draft:
     return Draft(time=at, kind="hook.received", agent=live.agent.name, data=data, key=key)
 
 
-def _take_file(path: Path, taken: Path) -> list[tuple[float, bytes]]:
+def _take_file(path: Path, taken: Path) -> list[tuple[float, bytes, str]]:
     """The spooled lines. Renamed first, so that who spools now begins a new file; one that a
     killed hub had taken is read again (each line has a key of its own)."""
     if not taken.exists():
@@ -82,7 +101,7 @@ def _take_file(path: Path, taken: Path) -> list[tuple[float, bytes]]:
         except FileNotFoundError:
             return []
     found = []
-    for line in taken.read_bytes().splitlines():
+    for number, line in enumerate(taken.read_bytes().splitlines()):
         at, _, body = line.partition(b"\t")
         try:
             moment = float(at)
@@ -90,7 +109,8 @@ def _take_file(path: Path, taken: Path) -> list[tuple[float, bytes]]:
             moment = math.nan
         if math.isfinite(moment):
             # One from the future would stand against everything that is said after it.
-            found.append((min(moment, time.time()), body))
+            key = f"{number}:{hashlib.sha256(line).hexdigest()[:16]}"
+            found.append((min(moment, time.time()), body, key))
         else:
             log.warning("a spooled hook has no time", extra={"path": str(taken)})
     return found

@@ -9,7 +9,7 @@ import click
 
 from bullpen import __version__, proc
 from bullpen.cli import output
-from bullpen.cli.connect import connect
+from bullpen.cli.connect import connect, warn_of_logout
 from bullpen.client.start import answers, start_hub
 from bullpen.errors import BullpenError, Kind
 from bullpen.paths import Home, current_home, shown
@@ -35,7 +35,10 @@ def start(foreground: bool, as_json: bool) -> None:
         env = {**os.environ, "BULLPEN_DIR": str(home.root)}
         os.execve(sys.executable, [sys.executable, "-m", "bullpen.hub.main"], env)
     if not answers(home):
+        is_first = not (home.root / "hub.json").exists()
         start_hub(home, os.environ)
+        if is_first:
+            warn_of_logout()
     _show(home, as_json)
 
 
@@ -95,8 +98,10 @@ def install_service() -> None:
     """Write a systemd user unit that starts the hub when you log in."""
     from bullpen.component import service
 
-    for line in service.install(current_home(), Path(sys.executable)):
-        output.write(line)
+    path, *commands = service.install(current_home(), Path(sys.executable))
+    output.write(f"Written: {output.printable(path)}")
+    for command_line in commands:
+        output.write(f"Next:    {output.printable(command_line)}")
 
 
 def _stop(home: Home) -> bool:
