@@ -136,6 +136,20 @@ def test_h1_deleted_current_directory_finds_what_was_above(
     assert not gone.exists()
 
 
+def test_h1_deleted_current_directory_that_nobody_remembers(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'cd "$1" && rmdir "$1" && unset PWD && exec "$2" -m bullpen init'
+    done = subprocess.run(
+        ["bash", "-c", script, "sh", gone, sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 4, done.stderr
+    assert "is gone" in done.stderr
+
+
 def test_h1_directory_we_may_not_look_into_is_passed_over() -> None:
     base = Path(tempfile.mkdtemp(dir="/tmp"))
     try:

@@ -141,8 +141,13 @@ def current_directory() -> Path:
     """Where the person is; in a deleted directory, where it was."""
     try:
         return Path.cwd()
-    except FileNotFoundError:
-        return Path("/", os.environ.get("PWD", ""))
+    except FileNotFoundError as error:
+        before = os.environ.get("PWD", "")
+        if not before.startswith("/"):
+            raise BullpenError(
+                "the current directory is gone", hint="cd to another", kind=Kind.NOT_FOUND
+            ) from error
+        return Path(before)
 
 
 def person_home() -> Path:

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import socket
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
@@ -114,8 +115,8 @@ def ask(
         return Answer(answer.status, fields, b"" if head_only else answer.read())
 
 
-def raw(where: Where, data: bytes, timeout: float = WAIT) -> bytes:
-    """Send these bytes, and read until the hub closes the connection or has answered."""
+def raw(where: Where, data: bytes, timeout: float = WAIT, *, one: bool = False) -> bytes:
+    """Send these bytes, and read until the hub closes the connection; or has answered once."""
     with connect(where, timeout) as talk:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             talk.sendall(data)
@@ -123,6 +124,10 @@ def raw(where: Where, data: bytes, timeout: float = WAIT) -> bytes:
         with contextlib.suppress(ConnectionResetError, TimeoutError):
             while piece := talk.recv(1 << 16):
                 found += piece
+                head, end, body = found.partition(b"\r\n\r\n")
+                length = re.search(rb"\ncontent-length: ([0-9]+)", head)
+                if one and end and (length is None or len(body) >= int(length[1])):
+                    break
         return found
 
 

@@ -298,7 +298,7 @@ KEY = b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==
 UPGRADE = b"Upgrade: websocket\r\n" + KEY
 RAW |= {
     "a handshake without a key": HEAD + b"Upgrade: websocket\r\n\r\n",
-    "a handshake of another version": HEAD + b"Upgrade: websocket\r\n" + KEY.replace(b"13", b"8") + b"\r\n",
+    "a handshake of another version": HEAD + UPGRADE.replace(b"13", b"8") + b"\r\n",
     "a short key": HEAD + UPGRADE.replace(b"dGhl", b"") + b"\r\n",
     "a key that is none": HEAD + UPGRADE.replace(b"d", b"\xff") + b"\r\n",
     "a handshake by post": HEAD.replace(b"GET", b"POST") + UPGRADE + b"\r\n",
@@ -325,7 +325,7 @@ def test_b5_what_is_not_quite_http(inside: Inside, data: bytes) -> None:
     """Twice: as anybody over TCP, and past the guard over the owner's socket."""
     for where in (inside.port, inside.socket):
         # Answered, or waited for; then the rest of a connection is of no interest.
-        answer = raw(where, data, timeout=0.5)
+        answer = raw(where, data, timeout=0.5, one=True)
         if not answer:
             continue
         status, error = parsed(answer) if b"\r\n\r\n{" in answer else (answered(answer), {})
@@ -348,7 +348,9 @@ def test_b6_a_second_header_is_not_chosen_from(inside: Inside) -> None:
         host + b"Origin: http://localhost\r\nOrigin: https://evil.example\r\n",
     ]
     for headers in pairs:
-        answer = raw(inside.port, b"GET /status HTTP/1.1\r\n" + headers + b"\r\n", timeout=0.5)
+        answer = raw(
+            inside.port, b"GET /status HTTP/1.1\r\n" + headers + b"\r\n", timeout=0.5, one=True
+        )
         assert parsed(answer)[0] == 400
 
 
@@ -396,7 +398,7 @@ def test_a3_too_much_at_once_closes_the_terminal(inside: Inside) -> None:
             found.send(b"x" * (2 * MIB))
             while True:
                 found.recv(10)
-        assert found.close_code == 1009
+        assert found.close_code in (1009, 1006)  # or cut off while it still sent
 
 
 def test_a3_who_leaves_without_a_word_leaves_nothing(inside: Inside) -> None:

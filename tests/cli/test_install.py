@@ -16,13 +16,60 @@ from tests.conftest import BULLPEN
 from tests.standin import StandIn
 
 PROJECT = Path(__file__).parents[2]
+SCRIPT = PROJECT / "scripts/bin/bullpen"
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 
 
+@pytest.fixture
+def place() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="bp", dir="/tmp"))
+    yield path
+    shutil.rmtree(path)
+
+
+def run(*words: str | Path, cwd: Path | None = None, **env: str) -> str:
+    done = subprocess.run(
+        words,
+        cwd=cwd,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
 def test_installed_command_is_our_script() -> None:
-    first, rest = BULLPEN.read_text().split("\n", 1)
-    assert first.startswith(("#!/bin/sh", f"#!{Path(sys.executable).parent}"))
-    assert rest.endswith((PROJECT / "scripts/bin/bullpen").read_text().split("\n", 1)[1])
+    """With pip's first line, or with the three that `scripts/setup` writes."""
+    ours = SCRIPT.read_text().removeprefix("#!python\n")
+    found = BULLPEN.read_text()
+    assert found in (f"#!{sys.executable}\n{ours}", f"{through_shell(BULLPEN.parent)}{ours}")
+
+
+def through_shell(directory: Path) -> str:
+    return f"#!/bin/sh\n'''exec' \"{directory}/python\" \"$0\" \"$@\"\n' '''\n"
+
+
+@pytest.mark.parametrize("name", ["a b", "long" * 30, "plain"])
+def test_setup_mends_a_first_line_that_the_kernel_cannot_read(place: Path, name: str) -> None:
+    binaries = place / name / "bin"
+    binaries.mkdir(parents=True)
+    (binaries / "python").symlink_to(sys.executable)
+    ours = SCRIPT.read_text().removeprefix("#!python\n")
+    command = binaries / "bullpen"
+    command.write_text(f"#!{binaries}/python\n{ours}")
+    text = (PROJECT / "scripts/setup").read_text()
+    block = text[text.index("bin=$(") : text.index("# PYTHONDONTWRITEBYTECODE")]
+    run("sh", "-eu", "-c", f"venv=$1\n{block}", "sh", place / name)
+    first = f"#!{binaries}/python\n" if name == "plain" else through_shell(binaries)
+    assert command.read_text() == first + ours
+
+
+def test_words_reach_the_command_as_they_are(tmp_path: Path) -> None:
+    run(BULLPEN, "init", 'it\'s  a "$HOME" *', cwd=tmp_path)
+    assert (tmp_path / 'it\'s  a "$HOME" *' / ".bullpen-dir.txt").exists()
 
 
 def test_editable_install_is_a_plain_path() -> None:
@@ -31,13 +78,6 @@ def test_editable_install_is_a_plain_path() -> None:
     if not found:
         pytest.skip("not an editable install")
     assert [path.read_text() for path in found] == [f"{PROJECT / 'src'}\n"]
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="bp", dir="/tmp"))
-    yield path
-    shutil.rmtree(path)
 
 
 def pip(venv: Path, *words: str | Path) -> None:
@@ -82,11 +122,9 @@ def test_wheel_installs_over_what_was_there_and_leaves(place: Path, before: str)
     (home / "sockets").mkdir(parents=True)
     (home / ".bullpen-dir.txt").write_text(f"v{__version__}\n")
     hub = StandIn(home / "sockets/hub.sock")
-    env = {**os.environ, "BULLPEN_DIR": str(home)}
     # Nothing else is in that environment: a hot verb needs none of the dependencies.
-    said = subprocess.check_output([command, "list"], env=env, timeout=60)
+    assert run(command, "list", BULLPEN_DIR=str(home)) == "text\n"
     hub.close()
-    assert said == b"text\n"
 
     pip(venv, "uninstall", "--quiet", "--yes", "bullpen")
     assert not command.exists()

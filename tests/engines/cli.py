@@ -1,16 +1,17 @@
 """Runs the real agent CLIs against the fakes: nothing of the person's, nothing but loopback.
 
-    claude = Claude(tmp_path, model.url)
+    claude = Claude(tmp_path, model)
     ran = claude.run_headless("[[say hi]]", "--model", "haiku")
     assert ran.code == 0 and ran.result["result"] == "hi"
 
     with claude.start("--permission-mode", "manual") as terminal:
-        terminal.wait_screen("? for shortcuts")
+        terminal.wait_ready()
         terminal.submit("[[say hi]]")
         terminal.wait_status("idle")
 
 `scripts/engines` installs the programs; where one is missing, the test is skipped and says why.
-`Claude(..., program=standin())` runs the stand-in in place of the real one.
+`StandIn(tmp_path)` is used as `Claude` is, and runs the stand-in. `env` and `program` of each are
+what somebody else needs who starts it.
 """
 
 import codecs
@@ -23,6 +24,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import threading
 from collections.abc import Callable
@@ -34,6 +36,7 @@ import pytest
 from avt import Vt
 
 from tests.conftest import wait_until
+from tests.engines.fake_model import FakeModel
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / ".engines" / "current" / "bin"
@@ -59,9 +62,34 @@ def node_version() -> int:
     return int(done.stdout.decode().lstrip("v").partition(".")[0])
 
 
-def standin() -> Path:
-    """The stand-in for Claude Code."""
-    return Path(__file__).with_name("standin.py")
+def standin(directory: Path) -> Path:
+    """A program in that directory that is the stand-in for Claude Code, run by our Python."""
+    path = directory / "claude"
+    script = Path(__file__).with_name("standin.py")
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "{script}" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def record_hooks(directory: Path, *events: str, **commands: str) -> dict[str, Any]:
+    """Settings whose hooks write what they are told; `commands` are run in place of that.
+
+    A file per hook, because StopFailure and SessionEnd run at the same time.
+    """
+    directory.mkdir(exist_ok=True)
+    record = f'cd {directory} && cat >.$$ && mv .$$ "$(date +%s%N).json"'
+    wanted = {**dict.fromkeys(events, record), **commands}
+    return {
+        "hooks": {
+            event: [{"hooks": [{"type": "command", "command": command}]}]
+            for event, command in wanted.items()
+        }
+    }
+
+
+def recorded(directory: Path) -> list[dict[str, Any]]:
+    """What the hooks were told, in order."""
+    return [json.loads(file.read_text()) for file in sorted(directory.glob("*.json"))]
 
 
 @dataclass(frozen=True)
@@ -86,6 +114,18 @@ class Ran:
         ]
 
 
+def user_line(text: str) -> str:
+    """A prompt for `--input-format stream-json`."""
+    return json.dumps({"type": "user", "message": {"role": "user", "content": text}}) + "\n"
+
+
+def control_line(subtype: str, **keys: str) -> str:
+    """A control request, such as an interrupt."""
+    request = {"subtype": subtype, **keys}
+    line = {"type": "control_request", "request_id": subtype, "request": request}
+    return json.dumps(line) + "\n"
+
+
 class Home:
     """A home directory of nobody's and a working directory in it, with an environment."""
 
@@ -93,21 +133,24 @@ class Home:
         self.root = root
         self.work = root / "work"
         self.home = root / "agent-home"
-        for directory in (self.work, self.home):
-            directory.mkdir(exist_ok=True)
-        # The engines' programs are not on PATH: only what a test names is run.
+        self.temporary = root / "tmp"
+        for directory in (self.work, self.home, self.temporary):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        self.under: list[str] = []  # a command that runs the program, such as strace
         self.env = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
             "SHELL": "/bin/bash",
             "TERM": "xterm-256color",
+            # Claude's sockets and its tools' output, Gemini's reports of errors.
+            "TMPDIR": str(self.temporary),
         }
 
     def run(self, argv: list[str | Path], stdin: str, seconds: float, env: dict[str, str]) -> Ran:
         """Run to the end; a run that is too long is killed with its children, and fails."""
         process = subprocess.Popen(
-            argv,
+            [*self.under, *argv],
             cwd=self.work,
             env={**self.env, **env},
             stdin=subprocess.PIPE,
@@ -127,9 +170,10 @@ class Home:
 class Claude(Home):
     """Claude Code with a config directory that starts without a dialog."""
 
-    def __init__(self, root: Path, url: str = "http://127.0.0.1:9", program: Path | None = None):
+    def __init__(self, root: Path, model: FakeModel | None = None) -> None:
         super().__init__(root)
-        self.program = program or globals()["program"]("claude")
+        self.program = self._program()
+        self.model = model
         self.config = root / "claude-config"
         self.config.mkdir(exist_ok=True)
         accepted = {
@@ -142,7 +186,7 @@ class Claude(Home):
         self.settings(skipDangerousModePermissionPrompt=True)
         self.env |= {
             "CLAUDE_CONFIG_DIR": str(self.config),
-            "ANTHROPIC_BASE_URL": url,
+            "ANTHROPIC_BASE_URL": model.url if model else "http://127.0.0.1:9",
             "ANTHROPIC_API_KEY": KEY,
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL": "1",
@@ -156,29 +200,68 @@ class Claude(Home):
         """Write the user's settings file."""
         (self.config / "settings.json").write_text(json.dumps(values))
 
-    def run_headless(
-        self, prompt: str, *flags: str, stdin: str = "", seconds: float = 30, **env: str
-    ) -> Ran:
-        """`claude -p` with the prompt as an argument; one JSON line per event."""
+    def run_headless(self, prompt: str, *flags: str, seconds: float = 30, **env: str) -> Ran:
+        """`claude -p` with lines of JSON; the prompt on standard input.
+
+        Not as an argument: flags that take many words (--allowedTools) would swallow it. With
+        "--input-format", "stream-json" the prompt is lines from `user_line`.
+        """
         words = ["-p", "--output-format", "stream-json", "--verbose", *flags]
-        return self.run([self.program, *words, *([prompt] if prompt else [])], stdin, seconds, env)
+        return self.run([self.program, *words], prompt, seconds, env)
 
     def start(self, *words: str, **env: str) -> "Terminal":
         """Interactive, in a terminal of its own."""
-        argv = [self.program, *words]
+        argv = [*self.under, self.program, *words]
         return Terminal(argv, self.work, {**self.env, **env}, self.config)
+
+    def spawn(self, *words: str, **env: str) -> "Pipes":
+        """Headless, spoken to while it runs: lines of JSON in and out."""
+        form = ["--input-format", "stream-json", "--output-format", "stream-json"]
+        argv = [self.program, "-p", "--verbose", *form, *words]
+        return Pipes(argv, self.work, {**self.env, **env})
+
+    def wait_held(self, name: str = "hold") -> None:
+        """Wait until the model has come to `hold NAME`."""
+        self.model.wait_held(name)
+
+    def release(self, name: str = "hold") -> None:
+        """Let the model go on."""
+        self.model.release(name)
+
+    def _program(self) -> Path:
+        return program("claude")
 
     def states(self) -> list[dict[str, Any]]:
         """What the state files say, of the living and the killed."""
         return [json.loads(file.read_text()) for file in self.config.glob("sessions/*.json")]
 
 
+class StandIn(Claude):
+    """The stand-in, with the same config directory."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.holds = root / "holds"
+        self.holds.mkdir(exist_ok=True)
+        self.env["STANDIN_HOLDS"] = str(self.holds)
+
+    def wait_held(self, name: str = "hold") -> None:
+        wait_until((self.holds / f"{name}.held").exists)
+
+    def release(self, name: str = "hold") -> None:
+        (self.holds / name).touch()
+
+    def _program(self) -> Path:
+        return standin(self.root)
+
+
 class Codex(Home):
     """Codex with a CODEX_HOME that knows only the fake."""
 
-    def __init__(self, root: Path, url: str):
+    def __init__(self, root: Path, model: FakeModel) -> None:
         super().__init__(root)
         self.program = program("codex")
+        self.model = model
         self.config = root / "codex-home"
         self.config.mkdir(exist_ok=True)
         (self.config / "config.toml").write_text(
@@ -190,7 +273,7 @@ check_for_update_on_startup = false
 enabled = false
 [model_providers.fake]
 name = "fake"
-base_url = "{url}/v1"
+base_url = "{model.url}/v1"
 env_key = "FAKE_KEY"
 wire_api = "responses"
 request_max_retries = 0
@@ -211,13 +294,14 @@ stream_max_retries = 0
 class Gemini(Home):
     """Gemini CLI with a settings file that signs in with a key."""
 
-    def __init__(self, root: Path, url: str):
+    def __init__(self, root: Path, model: FakeModel) -> None:
         super().__init__(root)
         self.program = program("gemini")
+        self.model = model
         self.config = self.home / ".gemini"
         self.config.mkdir(exist_ok=True)
         self.settings()
-        self.env |= {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url}
+        self.env |= {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": model.url}
 
     def settings(self, **values: Any) -> None:
         """Write the user's settings file."""
@@ -232,6 +316,52 @@ class Gemini(Home):
         """`gemini -p` with lines of JSON."""
         words = ["-m", GEMINI_MODEL, "--skip-trust", "-o", "stream-json", *flags, "-p", prompt]
         return self.run([self.program, *words], "", seconds, env)
+
+
+class Pipes:
+    """A headless run that a test talks with."""
+
+    def __init__(self, argv: list[str | Path], cwd: Path, env: dict[str, str]) -> None:
+        self.lines: list[Any] = []
+        self.process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _end(self.process, signal.SIGTERM)
+        self._reader.join(5)
+
+    def send(self, *lines: str) -> None:
+        """Lines as they are: of `user_line` or `control_line`."""
+        self.process.stdin.write("".join(lines).encode())
+        self.process.stdin.flush()
+
+    def wait_line(self, kind: str, times: int = 1, seconds: float = 20.0) -> dict[str, Any]:
+        """Wait for so many lines of that type; the last of them."""
+        wait_until(lambda: len(self._of(kind)) >= times, seconds)
+        return self._of(kind)[times - 1]
+
+    def finish(self, seconds: float = 20.0) -> int:
+        """Close its input; the exit code."""
+        self.process.stdin.close()
+        return self.process.wait(seconds)
+
+    def _of(self, kind: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line["type"] == kind]
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self.lines.append(json.loads(line))
 
 
 class Terminal:
@@ -290,6 +420,7 @@ class Terminal:
         2.1.325 says "waiting" up to 0.5 s before it draws the dialog, and for some 0.3 s after
         that it ignores the keys that agree: so the key is pressed again until it is taken.
         """
+        self.wait_status("waiting", seconds)
         self.wait_screen("Do you want to proceed", seconds)
         for _ in range(int(seconds)):
             self.type(key)
@@ -307,6 +438,10 @@ class Terminal:
         with contextlib.suppress(FileNotFoundError, ValueError):
             return json.loads((self.config / "sessions" / f"{self.pid}.json").read_text())
         return {}
+
+    def wait_ready(self, seconds: float = 20.0) -> None:
+        """Wait for the prompt line; a dialog has its own lines, further in."""
+        self.wait_screen("\n❯", seconds)
 
     def wait_screen(self, text: str, seconds: float = 20.0) -> None:
         """Wait until the text is on the screen."""

@@ -70,7 +70,7 @@ class Asked:
     side: bool = False  # a title, a summary: what the CLI asks for by itself
     outcome: str | None = None
     status: int = 200
-    usage: tuple[int, int] = (0, 0)  # tokens in and out that the CLI was told of
+    usage: tuple[int, int] = (0, 0)  # tokens in and out, as the CLI counts them
 
     @property
     def session(self) -> str | None:
@@ -213,10 +213,9 @@ class FakeModel(ABC):
             asked.status = 400
             writer.refuse(400, f"bad script: {error}", {})
             return "bad"
-        try:
-            return self._play(answer, asked, writer)
-        finally:
-            asked.usage = writer.usage
+        outcome = self._play(answer, asked, writer)
+        asked.usage = writer.usage  # what it drops itself, Claude does not count
+        return outcome
 
     def _play(self, answer: Answer, asked: Asked, writer: Writer) -> str:
         seconds = 0.0

@@ -133,9 +133,7 @@ class Pen:
         found = self.root.stat()
         wanted = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
         lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
-        return {
-            int(words[4]) for words in lines if words[1] == "FLOCK" and words[5] == wanted
-        } - {-1}
+        return {int(words[4]) for words in lines if words[1] == "FLOCK" and words[5] == wanted}
 
     def client(self, *, start: bool = True) -> HubClient:
         return HubClient(self.home, start=start)
@@ -281,10 +279,8 @@ class Pen:
             left.update(self.processes())
             return not left
 
-        try:
+        with contextlib.suppress(AssertionError):
             wait_until(nothing_left, 10)
-        except AssertionError:
-            pass
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -296,7 +292,7 @@ class Pen:
 
 
 def _shown(words: list[bytes]) -> str:
-    return b" ".join(words).decode(errors="replace")[:200]
+    return b" ".join(words).decode(errors="replace")[:4000]
 
 
 def _end_holder(path: Path) -> None:

@@ -25,5 +25,5 @@ def warn_of_logout() -> None:
 
 def _notice(hub_version: str) -> None:
     sys.stderr.write(
-        f"the hub is version {hub_version}, this command is {__version__} · bullpen hub restart\n"
+        f"hub is version {hub_version}, this command is {__version__} · bullpen hub restart\n"
     )

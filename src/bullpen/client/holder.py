@@ -116,7 +116,7 @@ def connect(home: Home, name: str) -> Connection:
         raise BullpenError(f"no agent called {name}{_running_text(home)}", kind=Kind.NOT_FOUND)
     connection = Connection(name, line)
     try:
-        connection.greeting = parse_json(connection.wait_for(b"H")[1])
+        connection.greeting = parse_json(connection.wait_for(b"H", GREETING_SECONDS)[1])
     except (BrokenFrameError, HolderGoneError, ValueError) as error:
         connection.close()
         raise BullpenError(f"{name}'s holder ended", kind=Kind.UNAVAILABLE) from error

@@ -152,7 +152,7 @@ def _wait(home: Home, deadline: float) -> bool:
     """Wait while somebody has the home's lock; True when it answers, False when nobody has it."""
     while _is_served(home):
         if not os.path.lexists(home.socket(HUB)):
-            _ask_to_listen(home)
+            ask_to_listen(home)
         with contextlib.suppress(BullpenError):  # too slow: perhaps not yet too late
             if answers(home):
                 return True
@@ -162,7 +162,7 @@ def _wait(home: Home, deadline: float) -> bool:
     return False
 
 
-def _ask_to_listen(home: Home) -> None:
+def ask_to_listen(home: Home) -> None:
     """A hub whose socket somebody deleted makes a new one when it is told to. One that has
     written its file knows the signal; the file of another machine's, or of a hub that is gone,
     is about nobody here."""

@@ -1,6 +1,6 @@
 """Takes credentials out of text: values that are known, and forms that are recognised.
 
-Used by the log alone, on everything that it writes. Does no I/O. What it takes for a
+Used by the log, on everything that it writes, and for what is kept of hooks. Does no I/O. What it takes for a
 credential and is none costs a word of a log line; the other mistake costs a credential.
 Text may be hostile: every pattern has to be linear in its length.
 """
@@ -65,10 +65,11 @@ _PATTERNS = tuple(
         _START + r"xapp-[A-Za-z0-9-]{8,}",
         r"(hooks\.slack\.com/services/)[A-Za-z0-9/]+",
         r"(?<![0-9])[0-9]{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])",
-        # AWS, JWT, NATS
+        # AWS, JWT, NATS, our own
         _START + r"A[KS]IA[A-Z0-9]{16}",
         _START + r"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]*",
         _START + r"S[ACNOUX][A-Z2-7]{56}",
+        _START + r"bullpen_[A-Za-z0-9_-]{40,}",
         # The user in a URL: with a password, or for https alone (that is a token).
         r"(https?://)[^\s/?#\"'<>]+(?=@)",
         r"((?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://)[^\s/?#\"'<>:]*:[^\s/?#\"'<>]+(?=@)",

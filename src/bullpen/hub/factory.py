@@ -58,15 +58,18 @@ class Factory:
             self._process.kill()  # it does not answer; its holders do not need it
             self._process.wait()
         self._process = process = await asyncio.to_thread(self._spawn)
-        async with asyncio.timeout(START_SECONDS):
-            while not await self._answers():
-                if process.poll() is not None:
-                    raise BullpenError(
-                        f"the factory of holders ended at once ({process.returncode})",
-                        hint="bullpen hub logs",
-                        kind=Kind.UNAVAILABLE,
-                    )
-                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while not await self._answers():
+                    if process.poll() is not None:
+                        raise _ended(process.returncode)
+                    await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        except TimeoutError as error:
+            raise BullpenError(
+                f"the factory of holders did not answer within {START_SECONDS:g} s",
+                hint="bullpen hub restart",
+                kind=Kind.UNAVAILABLE,
+            ) from error
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen(
@@ -98,7 +101,8 @@ class Factory:
                     kind=Kind.UNAVAILABLE,
                 ) from error
         if not answer["ok"]:
-            raise BullpenError(answer["message"], kind=KINDS[answer["error"]])
+            kind = KINDS.get(answer["error"], Kind.COMMAND_FAILED)
+            raise BullpenError(answer["message"], kind=kind)
         return answer
 
     def leave(self) -> None:
@@ -106,3 +110,19 @@ class Factory:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+
+def _ended(code: int) -> BullpenError:
+    source = Path(holder.__file__)
+    if not source.exists():
+        return BullpenError(
+            f"no agent can be started: {source.parent} is gone, Bullpen was removed or upgraded"
+            " under the running hub",
+            hint="those that run go on · bullpen hub restart",
+            kind=Kind.UNAVAILABLE,
+        )
+    return BullpenError(
+        f"the factory of holders ended at once ({code})",
+        hint="bullpen hub logs",
+        kind=Kind.UNAVAILABLE,
+    )

@@ -91,6 +91,12 @@ def answer_error(error: BullpenError) -> Response:
     return error_response(status, name, error.message, details)
 
 
+def answer_failure(error: Exception) -> Response:
+    """The answer for what should not happen."""
+    message = f"the hub failed ({type(error).__name__}); its log says where"
+    return error_response(500, "internal_error", message)
+
+
 class Guard:
     """The layer. `own_socket` is the owner's; a door says itself whose it is."""
 
@@ -115,10 +121,10 @@ class Guard:
                 await refusal(scope, receive, answer)
         except Exception as error:
             log.exception("a request failed", extra={"path": scope.get("path", "")})
-            if answer.is_begun:
+            if not answer.is_begun:
+                await answer_failure(error)(scope, receive, answer)
+            elif not answer.is_over:
                 raise  # the server cuts the connection: half an answer must not look whole
-            message = f"the hub failed ({type(error).__name__}); its log says where"
-            await error_response(500, "internal_error", message)(scope, receive, answer)
 
     def _is_tcp(self, scope: Scope) -> bool:
         server = scope.get("server")
@@ -167,10 +173,11 @@ class _Answer:
 
     def __init__(self, send: Send) -> None:
         self.send = send
-        self.is_begun = False
+        self.is_begun = self.is_over = False
 
     async def __call__(self, message: Message) -> None:
         self.is_begun = True
+        self.is_over = message["type"].endswith("body") and not message.get("more_body")
         if message["type"].endswith("http.response.start"):  # also of a refused WebSocket
             message["headers"] = [*message["headers"], *_common(message["headers"])]
         await self.send(message)

@@ -158,11 +158,17 @@ async def _serve(
     while not server.started and not serving.done():
         await asyncio.sleep(0.001)
     _tell(ready, {"ok": True, "pid": os.getpid(), "version": __version__})
-    log.info("serving", extra={"port": hub.port, "agents": len(list(registry))})
+    log.info(
+        "serving", extra={"pid": os.getpid(), "port": hub.port, "agents": len(list(registry))}
+    )
     await serving
-    await supervisor.leave()
+    is_through = await supervisor.leave()
     factory.leave()
-    log.info("left")
+    log.info("left", extra={"is_through": is_through})
+    if not is_through:
+        # A set-up command that takes its time. The next hub takes it back, as after a crash.
+        await asyncio.to_thread(store.close)
+        os._exit(0)
 
 
 def server_config(guard: Guard) -> uvicorn.Config:

@@ -341,10 +341,7 @@ def _plan_members(
 
 
 def joined_prompt(own: str | None, given: str) -> str:
-    """What a member is told first: what the template has for it, then what all are told. A
-    member with an empty prompt of its own is told nothing."""
-    if own == "":
-        return ""
+    """What a member is told first: what the template has for it, then what all are told."""
     return "\n\n".join(part.strip("\n") for part in (own or "", given) if part.strip())
 
 

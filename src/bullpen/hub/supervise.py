@@ -13,9 +13,9 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from bullpen import proc
@@ -37,6 +37,8 @@ from bullpen.settings import Settings
 from bullpen.ssh_link import point_ssh_agent
 
 log = logging.getLogger("bullpen.hub")
+
+T = TypeVar("T")
 
 END_SECONDS = 15.0  # beyond the grace: killing and reaping what a program left
 LEAVE_SECONDS = 10.0
@@ -127,6 +129,8 @@ class Supervisor:
                     await self._start(plan, live, last)
                 except BaseException as error:
                     await asyncio.shield(self._undo(plan, live, last, found, before, error))
+                    if isinstance(error, asyncio.CancelledError):
+                        raise _told_to_stop(agent.name) from error
                     raise
         return live
 
@@ -159,18 +163,20 @@ class Supervisor:
         finally:
             self.unfinished.discard(task)
 
-    async def leave(self) -> None:
-        """The hub stops: what is being taken back or recorded comes to its end before."""
-        if self.unfinished:
-            await asyncio.wait(self.unfinished, timeout=LEAVE_SECONDS)
+    async def leave(self) -> bool:
+        """The hub stops: what is being taken back or recorded comes to its end before; False
+        if that would take too long."""
+        if not self.unfinished:
+            return True
+        return not (await asyncio.wait(self.unfinished, timeout=LEAVE_SECONDS))[1]
 
     async def _start(self, plan: Plan, live: Live, last: Agent | None) -> None:
         agent = plan.agent
         if last is None:
-            await asyncio.to_thread(sessions.create, self.home, agent, plan.settled)
+            await _wholly(asyncio.to_thread(sessions.create, self.home, agent, plan.settled))
         else:
             await self._wait_released(agent.name)
-            await asyncio.to_thread(sessions.rewrite, self.home, agent, plan.settled)
+            await _wholly(asyncio.to_thread(sessions.rewrite, self.home, agent, plan.settled))
         await self.store.append(
             _draft("agent.starting", agent, {"engine": agent.engine, "role": agent.role}),
             _state_draft(live),
@@ -178,7 +184,7 @@ class Supervisor:
         if plan.tree is not None:
             await self._make_tree(plan.tree, agent)
         await self.doors.open(agent)  # a sandbox mounts its directory
-        answer = await self.factory.hold(self._request(agent, plan.settled))
+        answer = await _wholly(self.factory.hold(self._request(agent, plan.settled)))
         self.observe_now(live, _held(agent, answer["pid"], answer["child"]))
         await self.store.append(_started(agent, answer["pid"], answer["child"]), _state_draft(live))
         if not await self.settle(live):  # it may have ended already
@@ -210,7 +216,7 @@ class Supervisor:
 
     async def _make_tree(self, tree: Tree, agent: Agent) -> None:
         assert agent.worktree is not None
-        if await asyncio.to_thread(ensure_tree, tree, agent):
+        if await _wholly(asyncio.to_thread(ensure_tree, tree, agent)):
             data = {"path": agent.worktree.path, "branch": agent.birth_branch}
             await self.store.append(_draft("worktree.created", agent, data))
         if not Path(agent.cwd).is_dir():
@@ -471,11 +477,14 @@ class Supervisor:
                 else:
                     return
 
-        task = self._later(record())
+        task = self._begin(record())
         self.unfinished.add(task)
         task.add_done_callback(self.unfinished.discard)
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        self._begin(work)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(_logged(work))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -487,6 +496,17 @@ class Supervisor:
         while len(runs) < NEVER_BEGAN:
             runs.append(_next_run(runs[-1]))
         return next((live for live in self.registry if live.agent.run in runs), None)
+
+
+async def _wholly(work: Awaitable[T]) -> T:
+    """Threads and other processes go on when a wait for them is cancelled: what is taken back
+    then has to be there as a whole before."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
@@ -501,6 +521,14 @@ def _does_not_answer(name: str) -> BullpenError:
     return BullpenError(
         f"the holder of {name} does not answer",
         hint=f"bullpen explain {name}",
+        kind=Kind.UNAVAILABLE,
+    )
+
+
+def _told_to_stop(name: str) -> BullpenError:
+    return BullpenError(
+        f"the hub was told to stop: {name} was not started",
+        hint="try again",
         kind=Kind.UNAVAILABLE,
     )
 

@@ -21,7 +21,7 @@ from bullpen.terminal.tty import HungUpError, Tty
 
 KEY_SECONDS = 0.02  # within which the rest of a key's bytes comes
 STATUS_SECONDS = 2.0
-SOON_SECONDS = 0.1  # after which a title is tried again that could not be set
+SOON_SECONDS = 0.1  # after which our title comes back
 LEAVING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 
 
@@ -86,6 +86,8 @@ class Attachment:
         self._keys = keys
         self._status = status
         self._read_only = read_only
+        self._poll = select.poll()
+        self._watched: tuple[bool, int] | None = None
         self._outcome: Outcome | None = None
         self._dropped = False
         self._shown_status = ""
@@ -99,6 +101,9 @@ class Attachment:
                 self._tty.enter()
                 self._tty.write(title.PUSH)
                 self._attach()
+                self._poll.register(self._tty.keys, select.POLLIN)
+                self._poll.register(wake, select.POLLIN)
+                self._watch()
                 while self._outcome is None:
                     self._turn(wake)
             except HungUpError:
@@ -120,37 +125,49 @@ class Attachment:
         self._connection.send_fields(b"A", fields)
 
     def _turn(self, wake: int) -> None:
-        tty, connection, view = self._tty, self._connection, self._view
-        readers: list[int | Connection] = [tty.keys, wake]
-        if view.takes_all or not tty.pending:
-            readers.append(connection)
-        writers: list[int | Connection] = [tty.output] if tty.pending else []
-        if connection.wants_to_write:
-            writers.append(connection)
-        ready, writable, _ = select.select(readers, writers, [], self._timeout())
-        if connection in writable:
-            connection.flush()
-        if tty.output in writable:
-            tty.flush()
-        if wake in ready:
-            self._hear(os.read(wake, 512))
-        if tty.keys in ready:
-            self._type(*self._keys.feed(tty.read()))
-            self._held_at = time.monotonic()
-        elif self._keys.waits and time.monotonic() >= self._held_at + KEY_SECONDS:
+        for descriptor, events in self._poll.poll(self._timeout() * 1000):
+            if descriptor == self._tty.keys:
+                self._type(*self._keys.feed(self._tty.read()))
+                self._held_at = time.monotonic()
+            elif descriptor == self._tty.output:
+                self._tty.flush()
+            elif descriptor == wake:
+                self._hear(os.read(wake, 512))
+            else:
+                if events & select.POLLOUT:
+                    self._connection.flush()
+                if events & ~select.POLLOUT:
+                    self._receive()
+        now = time.monotonic()
+        if self._keys.waits and now >= self._held_at + KEY_SECONDS:
             self._type(*self._keys.flush())
-        if connection in ready:
-            self._receive()
-        self._show()
+        if not self._tty.pending:
+            self._show(now)
+        self._watch()
 
     def _timeout(self) -> float:
         now = time.monotonic()
-        waits = [max(self._status_due - now, 0.0)]
+        due = self._status_due
         if self._keys.waits:
-            waits.append(max(self._held_at + KEY_SECONDS - now, 0.0))
+            due = min(due, self._held_at + KEY_SECONDS)
         if not self._tty.pending and (wait := self._view.wait(now)) is not None:
-            waits.append(wait)
-        return min(waits)
+            due = min(due, now + wait)
+        return max(due - now, 0.0)
+
+    def _watch(self) -> None:
+        """Wait for those only who have something for us, or something to take."""
+        pending = self._tty.pending
+        wanted = 0 if pending and not self._view.takes_all else select.POLLIN
+        if self._connection.wants_to_write:
+            wanted |= select.POLLOUT
+        if (pending, wanted) != self._watched:
+            self._watched = (pending, wanted)
+            self._poll.register(self._connection, wanted)
+            if pending:
+                self._poll.register(self._tty.output, select.POLLOUT)
+            else:
+                with contextlib.suppress(KeyError):
+                    self._poll.unregister(self._tty.output)
 
     def _hear(self, signals: bytes) -> None:
         for number in signals:
@@ -184,18 +201,16 @@ class Attachment:
                 if isinstance(rows, int) and isinstance(cols, int):
                     self._view.program_is((rows, cols))
 
-    def _show(self) -> None:
-        tty = self._tty
-        if tty.pending:
-            return
-        now = time.monotonic()
+    def _show(self, now: float) -> None:
         if output := self._view.take(now):
-            tty.write(output)
-        if self._dropped and not tty.pending:
+            self._tty.write(output)
+        if self._dropped and not self._tty.pending:
             self._dropped = False
             # What was lost may have turned things off: begin as on a fresh terminal.
-            tty.write(tty.undo.sequences())
+            self._tty.write(self._tty.undo.sequences())
             self._attach()
+        if self._tty.undo.titled:  # by the program
+            self._status_due = min(self._status_due, now + SOON_SECONDS)
         if now >= self._status_due:
             self._show_status(now)
 
@@ -204,7 +219,6 @@ class Attachment:
         if self._read_only:
             self._connection.send(b"S")
         text = self._status()
-        # The program may have set a title of its own.
         if text == self._shown_status and not self._tty.undo.titled:
             return
         shown = None if self._tty.pending else self._view.show_status(text)

@@ -55,6 +55,7 @@ class Plain:
     def finish(self) -> str:
         """The last line, if it has no end."""
         rest, self._rest = self._rest + self._decoder.decode(b"", final=True), ""
+        rest = _BEGUN.sub("", rest)
         return _finished(rest) if rest else ""
 
 

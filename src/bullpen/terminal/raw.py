@@ -25,6 +25,9 @@ class Ground:
         return not self._begun and not self._half
 
     def feed(self, output: bytes) -> None:
+        if not self._begun and output.isascii() and b"\x1b" not in output:
+            self._half = False
+            return
         text = self._begun + output
         last = text.rfind(b"\x1b")
         found = _UNFINISHED.match(text, last) if last >= 0 else None

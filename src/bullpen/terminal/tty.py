@@ -30,7 +30,8 @@ class Tty:
     def __init__(self, keys: int = 0, output: int = 1) -> None:
         self.keys = keys
         self.undo = Undo()
-        self.pending = memoryview(b"")
+        self._data = b""  # what is being written
+        self._sent = 0
         self._saved = termios.tcgetattr(keys)
         self.output = _own_output(output)
 
@@ -56,21 +57,28 @@ class Tty:
             raise HungUpError
         return typed
 
+    @property
+    def pending(self) -> bool:
+        """Whether something waits for `flush` when the terminal takes more."""
+        return self._sent < len(self._data)
+
     def write(self, data: bytes) -> None:
         """As much as it takes now; the rest waits for `flush`."""
-        self.pending = memoryview(bytes(self.pending) + data if self.pending else data)
+        self._data = self._data[self._sent :] + data if self.pending else data
+        self._sent = 0
         self.flush()
 
     def flush(self) -> None:
-        while self.pending:
+        while self._sent < len(self._data):
+            begin = self._sent
             try:
-                count = os.write(self.output, self.pending)
+                count = os.write(self.output, memoryview(self._data)[begin:])
             except BlockingIOError:
                 return
             except OSError as error:
                 raise HungUpError from error
-            self.undo.feed(self.pending[:count])
-            self.pending = self.pending[count:]
+            self._sent += count
+            self.undo.feed(self._data[begin : self._sent])
 
     def leave(self, last: bytes) -> None:
         """Undo what was turned on, write `last`, and give the keys back.
@@ -78,7 +86,7 @@ class Tty:
         What was typed and not read is dropped: the rest of a paste, or the release of the
         key that left, is not for the shell. A terminal that is gone cannot be helped.
         """
-        self.pending = memoryview(b"")
+        self._data = b""
         reports = self.undo.reports
         with contextlib.suppress(HungUpError, termios.error):
             self.write_all(self.undo.sequences() + last + (ARE_YOU_THERE if reports else b""))

@@ -81,8 +81,10 @@ class Undo:
         """Whether the terminal sends more than keys."""
         return bool(self._on & REPORTING or any(self._pushed.values()))
 
-    def feed(self, written: bytes | memoryview) -> None:
-        text = self._cut + bytes(written) if self._cut else written
+    def feed(self, written: bytes) -> None:
+        if not self._cut and b"\x1b" not in written:
+            return
+        text = self._cut + written
         for found in _SEQUENCE.finditer(text):
             self._note(found)
         cut = _CUT.search(text, max(len(text) - 80, 0))

@@ -158,13 +158,20 @@ async def type_into(hub: HubPart, name: Name, given: Input) -> Any:
     return Typed(bytes=len(data))
 
 
+class Position(Value):
+    """On the screen, from 0."""
+
+    row: int
+    col: int
+
+
 class Screenful(Value):
     """What the terminal shows now."""
 
     rows: int
     cols: int
     lines: tuple[str, ...]
-    cursor: Annotated[tuple[int, int], Field(description="column and row, from 0")]
+    cursor: Position
 
 
 @router.get(
@@ -185,7 +192,7 @@ def _screen(rows: int, cols: int, data: bytes) -> Screenful:
         rows=rows,
         cols=cols,
         lines=tuple(screen.lines()),
-        cursor=(screen.cursor.col, screen.cursor.row),
+        cursor=Position(row=screen.cursor.row, col=screen.cursor.col),
     )
 
 

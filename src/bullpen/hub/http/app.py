@@ -45,9 +45,23 @@ ROUTERS = (
 )
 
 
+class Api(FastAPI):
+    """With errors described as they are: as JSON, also where a success is something else."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            for methods in super().openapi()["paths"].values():
+                for operation in methods.values():
+                    for status in errors.RESPONSES:
+                        found = operation["responses"][str(status)]
+                        found["content"] = {"application/json": {"schema": errors.SCHEMA}}
+        assert self.openapi_schema is not None
+        return self.openapi_schema
+
+
 def make_app(hub: Hub) -> FastAPI:
     """The API of one hub."""
-    app = FastAPI(
+    app = Api(
         title="Bullpen",
         version=__version__,
         description=DESCRIPTION,
@@ -63,6 +77,7 @@ def make_app(hub: Hub) -> FastAPI:
         RequestValidationError: errors.invalid,
         WebSocketRequestValidationError: errors.invalid,
         HTTPException: errors.refused,
+        Exception: errors.failed,
     }
     for kind, handler in handlers.items():
         app.add_exception_handler(kind, handler)

@@ -33,7 +33,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._problem = MALFORMED
         self._is_in_head = True
-        self._heads = 0  # that were read to their end
+        self._ends = 0  # of heads and of bodies that were read
         self._head_bytes = 0
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -48,9 +48,9 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_in_head and self._deadline is None:
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._too_slow)
-        heads = self._heads
+        ends = self._ends
         super().data_received(data)
-        if self._is_in_head and self._heads == heads:
+        if self._is_in_head and self._ends == ends:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
                 self._refuse(TOO_LARGE)
@@ -61,7 +61,7 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
-        self._heads += 1
+        self._ends += 1
         self._head_bytes = 0
         self._forget_deadline()
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
@@ -72,6 +72,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._is_in_head = True
+        self._ends += 1
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:

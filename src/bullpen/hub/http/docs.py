@@ -65,7 +65,7 @@ def _route(method: str, path: str, operation: dict[str, Any]) -> str:
         for status, answer in operation["responses"].items()
     ]
     return (
-        f"<h2><code>{method.upper()} {escape(path)}</code></h2>"
+        f"<h2><code>{escape(method.upper())} {escape(path)}</code></h2>"
         f"<p>{_prose(operation.get('description', ''))}</p>"
         + _table("parameters", parameters)
         + (f"<p>body: {escape(_content(body))}</p>" if body else "")

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from bullpen.errors import BullpenError
-from bullpen.hub.guard import RefusedError, answer_error, error_response
+from bullpen.hub.guard import RefusedError, answer_error, answer_failure, error_response
 
 NAMES = {400: "validation_error", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
 PROBLEMS = 20  # are enough to begin with
@@ -39,6 +39,7 @@ class Problem(BaseModel):
     details: Details
 
 
+SCHEMA = {"$ref": f"#/components/schemas/{Problem.__name__}"}
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": text}
     for status, text in {
@@ -80,6 +81,11 @@ async def refused(connection: HTTPConnection, error: Exception) -> Response | No
     answer = error_response(error.status_code, name, str(error.detail))
     answer.headers.update(error.headers or {})
     return await _answered(connection, answer)
+
+
+async def failed(connection: HTTPConnection, error: Exception) -> Response | None:
+    """A failure of ours. The guard gets it afterwards all the same, and logs it."""
+    return await _answered(connection, answer_failure(error))
 
 
 async def no_route(scope: Scope, receive: Receive, send: Send) -> None:

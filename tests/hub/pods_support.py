@@ -1,0 +1,157 @@
+"""Homes with roles and pod templates, hubs that die at a given step, and what is on disk."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bullpen.client import wire
+from bullpen.paths import HUB
+from tests.conftest import wait_until
+from tests.holder.conftest import alive
+from tests.hub.conftest import Pen
+from tests.worktrees.conftest import git
+
+# Runs the hub with one function wrapped: the n-th time that it is called, the process kills
+# itself before or after it. `module:function:n:moment`; a method is `module:Class.function`.
+DEADLY = """
+import asyncio, functools, importlib, inspect, os, signal, sys
+
+spec = sys.argv[2]
+sys.argv = ["hub"]
+module, name, number, moment = spec.split(":")
+owner = importlib.import_module(module)
+*parents, name = name.split(".")
+for parent in parents:
+    owner = getattr(owner, parent)
+real = getattr(owner, name)
+calls = 0
+
+
+def is_time(at):
+    global calls
+    if at == "before":
+        calls += 1
+    return at == moment and calls == int(number)
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if inspect.iscoroutinefunction(real):
+    async def wrapped(*args, **kwargs):
+        if is_time("before"):
+            die()
+        result = await real(*args, **kwargs)
+        if is_time("after"):
+            die()
+        return result
+else:
+    def wrapped(*args, **kwargs):
+        if is_time("before"):
+            die()
+        result = real(*args, **kwargs)
+        if is_time("after"):
+            die()
+        return result
+
+import bullpen.hub.main
+
+# Whoever imported it by name has it under that name, too.
+for found in list(sys.modules.values()):
+    if getattr(found, name, None) is real:
+        setattr(found, name, wrapped)
+setattr(owner, name, wrapped)
+bullpen.hub.main.main()
+"""
+
+
+def write_role(pen: Pen, name: str, command: list[str], *more: str, folder: str = "roles") -> None:
+    lines = [f"name: {name}", "agent_type: command", f"command: {json.dumps(command)}", *more]
+    (pen.root / folder / f"{name}.yaml").write_text("\n".join(lines) + "\n")
+
+
+def write_template(pen: Pen, name: str, *agents: str, **fields: str) -> None:
+    lines = [f"pod_name: {name}", *(f"{key}: {value}" for key, value in fields.items())]
+    lines += ["agents:", *(f"  - {{{agent}}}" for agent in agents)]
+    (pen.root / "pods" / "templates" / f"{name}.yaml").write_text("\n".join(lines) + "\n")
+
+
+def asked(pen: Pen, template: str, cwd: Path, **fields: Any) -> dict[str, Any]:
+    """The body of `POST /pods`."""
+    given = {"cwd": str(cwd), "env": pen.env, "run": uuid.uuid4().hex, "template": template}
+    return {**given, **fields}
+
+
+def launch(pen: Pen, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Ask once, whatever becomes of the hub: the lines that came."""
+    lines: list[dict[str, Any]] = []
+    headers = {"content-type": "application/json"}
+    path = str(pen.home.socket(HUB))
+    with wire.stream(path, "POST", "/pods", headers, json.dumps(body).encode(), 60.0) as answer:
+        if answer.status != 200:
+            return [json.loads(b"".join(answer))]
+        rest = b""
+        with contextlib.suppress(wire.HubGone):
+            for piece in answer:
+                *whole, rest = (rest + piece).split(b"\n")
+                lines += map(json.loads, filter(None, whole))
+    return lines
+
+
+@contextlib.contextmanager
+def deadly_hub(pen: Pen, spec: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A hub that dies at that step; it has died at the end of the block."""
+    script = pen.root / "deadly.py"
+    script.write_text(DEADLY)
+    words = [sys.executable, str(script), "hub-script", spec]
+    env = {**pen.env, "BULLPEN_DIR": str(pen.root), "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        words, env=env, cwd=pen.root, stdin=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        wait_until(lambda: pen.answers() or process.poll() is not None, 30)
+        try:
+            yield process
+            process.wait(60)
+        finally:
+            if process.poll() is None:
+                process.kill()
+        assert process.returncode == -9, f"{spec} was not reached"
+
+
+def on_disk(pen: Pen, repo: Path) -> dict[str, Any]:
+    """Everything of agents and worktrees that a launch may change."""
+    sessions = {}
+    for place in sorted((pen.root / "sessions").iterdir()):
+        files = {path.name for path in place.iterdir()} - {"output.log", "output.timing", "api"}
+        contents = {
+            name: (place / name).read_text() for name in sorted(files) if (place / name).is_file()
+        }
+        sessions[place.name] = {"files": files, **contents}
+    trees = {
+        place.name: sorted(path.name for path in place.iterdir())
+        for place in sorted((pen.root / "worktrees").iterdir())
+        if not place.name.startswith(".")
+    }
+    return {
+        "sessions": sessions,
+        "trees": trees,
+        "branches": git(repo, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads"),
+        "git": git(repo, "worktree", "list", "--porcelain"),
+        "sockets": sorted(path.name for path in (pen.root / "sockets").glob("agent.*")),
+    }
+
+
+def holders(pen: Pen) -> set[int]:
+    """Living holders and their programs, by what sessions say of them."""
+    found = set()
+    for path in (pen.root / "sessions").glob("*/holder.json"):
+        record = json.loads(path.read_text())
+        found |= {pid for pid in (record["pid"], record["child"]) if alive(pid)}
+    return found

@@ -1,0 +1,626 @@
+"""Pods: all members of a template start, or none does; whoever is killed meanwhile."""
+
+import json
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullpen.client import wire
+from bullpen.hub.pods import joined_prompt
+from bullpen.paths import HUB
+from tests.conftest import wait_until
+from tests.hub.conftest import SLEEP, Pen, kill, made_pen, together
+from tests.hub.pods_support import (
+    asked,
+    deadly_hub,
+    holders,
+    launch,
+    on_disk,
+    write_role,
+    write_template,
+)
+from tests.worktrees.conftest import commit, git, make_repo
+
+TREE = "worktree: {enabled: true, branch_from: main}"
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[tuple[Pen, Path]]:
+    """A home with roles, templates and a repository for all tests of this file."""
+    with made_pen() as pen:
+        repo = make_repo(pen.root.parent / "repo")
+        write_role(pen, "worker", list(SLEEP), TREE)
+        write_role(pen, "plain", list(SLEEP))
+        write_role(pen, "typist", ["/bin/cat"], "deliver: lines")
+        write_role(pen, "missing", ["/no/such/program"], TREE)
+        write_template(pen, "team", "name: ann, role: worker", "name: ben, role: plain")
+        write_template(pen, "crew", "name: cy, role: worker, count: 3", branch_prefix="crew")
+        write_template(
+            pen,
+            "doomed",
+            "name: dan, role: worker",
+            "name: eve, role: missing",
+            "name: flo, role: plain",
+        )
+        yield pen, repo
+
+
+@pytest.fixture
+def home(place: tuple[Pen, Path]) -> Iterator[Pen]:
+    """The same, with a running hub; as empty at the end as at the beginning."""
+    pen, repo = place
+    pen.start()
+    yield pen
+    pen.start()
+    for name, agent in pen.agents().items():
+        if agent["running"]:
+            pen.stop(name)
+    pen.cli("gc", "--older-than", "0s", "--force")
+    assert pen.agents() == {}
+    assert git(repo, "branch", "--format=%(refname:short)") == "main"
+
+
+@pytest.fixture
+def repo(place: tuple[Pen, Path]) -> Path:
+    return place[1]
+
+
+# ── what starts ──
+
+
+def test_p5_launch_shows_worktrees_then_starts_then_the_pod(home: Pen, repo: Path) -> None:
+    ran = home.cli("pod", "launch", "team", cwd=repo)
+    assert (ran.code, ran.err) == (0, "")
+    first, second, last = ran.out.splitlines()
+    assert first.startswith("worktrees   ann   ")
+    assert second.startswith("started     ann ben   ")
+    assert last == "pod team is running · bullpen pod attach team"
+    assert {name: agent["pod"] for name, agent in home.agents().items()} == {
+        "ann": "team",
+        "ben": "team",
+    }
+    created = home.events("ann", "worktree.created")
+    assert [event["branch"] for event in created] == ["ann"]
+
+
+def test_p4_count_makes_numbered_members_on_branches_with_the_prefix(home: Pen, repo: Path) -> None:
+    ran = home.cli("pod", "launch", "crew", cwd=repo)
+    assert ran.code == 0, ran
+    agents = home.agents()
+    assert sorted(agents) == ["cy-1", "cy-2", "cy-3"]
+    assert [agents[name]["birth_branch"] for name in sorted(agents)] == [
+        "crew/cy-1",
+        "crew/cy-2",
+        "crew/cy-3",
+    ]
+    assert git(repo, "branch", "--list", "crew/*", "--format=%(refname:short)").split() == [
+        "crew/cy-1",
+        "crew/cy-2",
+        "crew/cy-3",
+    ]
+
+
+def test_p4_overrides_of_a_member_are_its_own(home: Pen, repo: Path) -> None:
+    write_template(
+        home,
+        "odd",
+        "name: gus, role: worker, overrides: {worktree.use_detached_head: true}",
+        "name: hal, role: worker",
+    )
+    assert home.cli("pod", "launch", "odd", cwd=repo).code == 0
+    agents = home.agents()
+    assert (agents["gus"]["birth_branch"], agents["hal"]["birth_branch"]) == ("", "hal")
+    assert agents["gus"]["overrides"] == ["worktree.use_detached_head=true"]
+    assert agents["hal"]["overrides"] == []
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "told"),
+    [
+        (None, "", ""),
+        (None, "Add CSV export", "Add CSV export"),
+        ("Review the task below.\n", "Add CSV export", "Review the task below.\n\nAdd CSV export"),
+        ("Look around.", "", "Look around."),
+    ],
+)
+def test_p4_prompt_of_a_member_comes_before_that_of_all(
+    own: str | None, given: str, told: str
+) -> None:
+    assert joined_prompt(own, given) == told
+
+
+def test_p4_members_are_told_their_prompts(home: Pen, repo: Path) -> None:
+    write_template(
+        home,
+        "told",
+        "name: ida, role: typist, prompt: 'Look for it.'",
+        "name: jo, role: typist",
+    )
+    assert home.cli("pod", "launch", "told", "--prompt", "the key", cwd=repo).code == 0
+    wait_until(lambda: b"Look for it. the key" in home.log("ida"))
+    wait_until(lambda: b"the key" in home.log("jo"))
+    assert b"Look" not in home.log("jo")
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "pod"),
+    [
+        ([], {}, "team"),
+        ([], {"BULLPEN_POD": "around"}, "around"),
+        (["--pod", "given"], {"BULLPEN_POD": "around"}, "given"),
+    ],
+)
+def test_p2_flag_before_environment_before_template(
+    home: Pen, repo: Path, words: list[str], env: dict[str, str], pod: str
+) -> None:
+    ran = home.cli("pod", "launch", "team", *words, "--json", cwd=repo, **env)
+    assert ran.json[-1] == {"step": "running", "pod": pod}
+    assert {agent["pod"] for agent in home.agents().values()} == {pod}
+
+
+def test_p3_roles_of_pods_come_first_and_only_for_pods(home: Pen, repo: Path) -> None:
+    write_role(home, "plain", ["/bin/sleep", "123456"], folder="pods/roles")
+    try:
+        assert home.cli("pod", "launch", "team", cwd=repo).code == 0
+        assert home.cli("run", "--role", "plain", "--name", "lea", cwd=repo).code == 0
+        ran = home.cli("run", "--role", "plain", "--name", "max", "--pod", "x", cwd=repo)
+        assert ran.code == 0
+        commands = {name: agent["command"] for name, agent in home.agents().items()}
+        assert commands["ben"] == commands["max"] == ["/bin/sleep", "123456"]
+        assert commands["lea"] == list(SLEEP)
+    finally:
+        (home.root / "pods" / "roles" / "plain.yaml").unlink()
+
+
+def test_p5_ended_members_start_again_in_their_worktrees(home: Pen, repo: Path) -> None:
+    assert home.cli("pod", "launch", "team", cwd=repo).code == 0
+    (home.root / "worktrees" / "ann" / "half.txt").write_text("half done\n")
+    assert home.cli("pod", "stop", "team", "--force").code == 0
+    first = {name: agent["run"] for name, agent in home.agents().items()}
+    ran = home.cli("pod", "launch", "team", cwd=repo)
+    assert (ran.code, "worktrees" in ran.out) == (0, False)
+    assert (home.root / "worktrees" / "ann" / "half.txt").read_text() == "half done\n"
+    agents = home.agents()
+    assert all(agents[name]["running"] and agents[name]["run"] != first[name] for name in first)
+    assert not list((home.root / "sessions").glob("*/before-*"))
+
+
+def test_w5_member_whose_branch_lost_its_worktree_gets_it_again(home: Pen, repo: Path) -> None:
+    assert home.cli("pod", "launch", "team", cwd=repo).code == 0
+    tip = commit(home.root / "worktrees" / "ann", "mine.txt")
+    assert home.cli("pod", "stop", "team", "--force").code == 0
+    assert home.cli("worktree", "remove", "ann", cwd=repo).code == 0
+    assert git(repo, "rev-parse", "ann") == tip
+    assert home.cli("pod", "launch", "team", cwd=repo).code == 0
+    assert git(home.root / "worktrees" / "ann", "rev-parse", "HEAD") == tip
+
+
+# ── refusals, before anything is touched ──
+
+
+def test_p5_member_that_runs_is_refused_before_anything(home: Pen, repo: Path) -> None:
+    assert home.cli("run", "--name", "ben", "--", *SLEEP, cwd=repo).code == 0
+    before = on_disk(home, repo)
+    ran = home.cli("pod", "launch", "team", cwd=repo)
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err == (
+        "error: already running: ben\nhint:  bullpen pod stop team · bullpen stop ben\n"
+    )
+    assert on_disk(home, repo) == before
+    assert home.agents()["ben"]["running"]
+
+
+@pytest.mark.parametrize(
+    ("agents", "says"),
+    [
+        (["name: ann, role: worker", "name: ben, role: nobody"], "ben: no role called nobody"),
+        (["name: ann, role: worker", "name: ben, role: coder"], "ben: no role called coder"),
+    ],
+)
+def test_p5_member_that_cannot_be_planned_is_named(
+    home: Pen, repo: Path, agents: list[str], says: str
+) -> None:
+    write_template(home, "wrong", *agents)
+    before = on_disk(home, repo)
+    ran = home.cli("pod", "launch", "wrong", cwd=repo)
+    assert (ran.code, says in ran.err) == (4, True), ran
+    assert on_disk(home, repo) == before
+
+
+def test_p5_prompt_that_a_member_cannot_take_is_refused(home: Pen, repo: Path) -> None:
+    before = on_disk(home, repo)
+    ran = home.cli("pod", "launch", "team", "--prompt", "x", cwd=repo)
+    assert ran.code == 7
+    assert ran.err.startswith("error: ann: role worker runs a plain program")
+    assert on_disk(home, repo) == before
+
+
+def test_p5_members_with_a_broken_session_are_refused(home: Pen, repo: Path) -> None:
+    assert home.cli("pod", "launch", "team", cwd=repo).code == 0
+    assert home.cli("pod", "stop", "team", "--force").code == 0
+    assert home.cli("hub", "stop").code == 0
+    session = home.session("ben") / "session.json"
+    whole = session.read_text()
+    session.write_text("{")
+    home.start()
+    ran = home.cli("pod", "launch", "team", cwd=repo)
+    assert (ran.code, "cannot read" in ran.err) == (5, True)
+    assert not home.agents()["ann"]["running"]
+    assert home.cli("hub", "stop").code == 0
+    session.write_text(whole)
+
+
+# ── all or nothing ──
+
+
+def test_p5_member_without_a_program_stops_the_others_and_is_named(home: Pen, repo: Path) -> None:
+    before = on_disk(home, repo)
+    ran = home.cli("pod", "launch", "doomed", cwd=repo)
+    assert ran.code == 4
+    assert ran.err.startswith("error: eve cannot start: No such file or directory")
+    assert "/no/such/program" in ran.err
+    assert on_disk(home, repo) == before
+    assert holders(home) == set()
+    assert home.agents() == {}
+    assert [event["pod"] for event in home.events(kind="pod.failed")][-1] == "doomed"
+
+
+def test_p5_all_that_cannot_start_are_named(home: Pen, repo: Path) -> None:
+    write_template(home, "worse", "name: eve, role: missing, count: 2", "name: flo, role: plain")
+    ran = home.cli("pod", "launch", "worse", cwd=repo)
+    assert "eve-1 cannot start" in ran.err
+    assert "neither can eve-2" in ran.err
+    assert home.agents() == {}
+
+
+def test_p5_earlier_sessions_and_worktrees_are_as_they_were(home: Pen, repo: Path) -> None:
+    assert home.cli("run", "--role", "worker", "--name", "dan", cwd=repo).code == 0
+    assert home.cli("run", "--name", "flo", "--", *SLEEP, cwd=repo, EXTRA="of before").code == 0
+    dirty = home.root / "worktrees" / "dan" / "half.txt"
+    dirty.write_text("half done\n")
+    for name in ("dan", "flo"):
+        home.stop(name)
+    before, shown = on_disk(home, repo), home.agents()
+    assert home.cli("pod", "launch", "doomed", cwd=repo).code == 4
+    assert on_disk(home, repo) == before
+    assert home.agents() == shown
+    assert dirty.read_text() == "half done\n"
+    home.kill_hub()  # and the next hub knows them as they were
+    assert home.agents() == shown
+
+
+def test_p5_files_of_a_set_up_go_with_the_worktrees(home: Pen, repo: Path) -> None:
+    write_role(home, "setup", list(SLEEP), TREE.replace("}", ", setup: 'echo made > made.txt'}"))
+    write_template(home, "prepared", "name: dan, role: setup", "name: eve, role: missing")
+    before = on_disk(home, repo)
+    assert home.cli("pod", "launch", "prepared", cwd=repo).code == 4
+    assert on_disk(home, repo) == before
+
+
+def test_p5_failed_set_up_leaves_nothing(home: Pen, repo: Path) -> None:
+    write_role(home, "unset", list(SLEEP), TREE.replace("}", ", setup: 'exit 3'}"))
+    write_template(home, "unready", "name: dan, role: worker", "name: eve, role: unset")
+    before = on_disk(home, repo)
+    ran = home.cli("pod", "launch", "unready", cwd=repo)
+    assert (ran.code, "eve" in ran.err) == (1, True), ran
+    assert on_disk(home, repo) == before
+
+
+def test_p5_worktree_that_a_person_made_meanwhile_is_left_alone(home: Pen, repo: Path) -> None:
+    """It has a member's name, and is not the launch's to take back."""
+    assert home.cli("worktree", "create", "dan", cwd=repo).code == 0
+    before = on_disk(home, repo)
+    assert home.cli("pod", "launch", "doomed", cwd=repo).code == 4
+    assert on_disk(home, repo) == before
+    assert home.cli("worktree", "remove", "dan", cwd=repo).code == 0
+
+
+def test_p5_branch_that_was_there_outlives_a_failed_launch(home: Pen, repo: Path) -> None:
+    assert home.cli("run", "--role", "worker", "--name", "dan", cwd=repo).code == 0
+    tip = commit(home.root / "worktrees" / "dan", "mine.txt")
+    home.stop("dan")
+    assert home.cli("worktree", "remove", "dan", cwd=repo).code == 0
+    before = on_disk(home, repo)
+    assert home.cli("pod", "launch", "doomed", cwd=repo).code == 4
+    assert on_disk(home, repo) == before
+    assert git(repo, "rev-parse", "dan") == tip
+    git(repo, "branch", "-D", "dan")
+
+
+# ── several at once, again, and away ──
+
+
+def test_p5_of_two_launches_at_once_one_wins(home: Pen, repo: Path) -> None:
+    bodies = [asked(home, "crew", repo) for _ in range(4)]
+    results = together(*[lambda body=body: launch(home, body) for body in bodies])
+    won = [lines for lines in results if lines[-1].get("step") == "running"]
+    lost = [lines[-1] for lines in results if lines not in won]
+    assert len(won) == 1
+    assert {error["error"] for error in lost} == {"conflict"}
+    assert all(
+        error["message"].startswith(("already running: cy-1", "being started already: cy-1"))
+        for error in lost
+    )
+    agents = home.agents()
+    assert sorted(agents) == ["cy-1", "cy-2", "cy-3"]
+    assert all(agent["running"] for agent in agents.values())
+    assert all((home.root / "worktrees" / name / "file0.txt").exists() for name in agents)
+
+
+def test_p5_launch_and_runs_of_its_members_at_once(home: Pen, repo: Path) -> None:
+    """Whoever comes first has the name; nobody's worktree is taken away."""
+    single = home.launch(role="worker", name="ann", words=[], cwd=str(repo))
+    results = together(
+        lambda: launch(home, asked(home, "team", repo))[-1],
+        lambda: home.ask("POST", "/agents", single)[1],
+    )
+    agents = home.agents()
+    assert agents["ann"]["running"]
+    assert (home.root / "worktrees" / "ann" / "file0.txt").exists()
+    pod_won = results[0].get("step") == "running"
+    assert pod_won != ("run" in results[1])
+    assert ("ben" in agents) == pod_won
+
+
+def test_p5_same_run_asked_twice_is_one_pod(home: Pen, repo: Path) -> None:
+    body = asked(home, "crew", repo)
+    results = together(*[lambda: launch(home, body) for _ in range(3)])
+    assert [lines[-1] for lines in results] == [{"step": "running", "pod": "crew"}] * 3
+    runs = {name: agent["run"] for name, agent in home.agents().items()}
+    assert launch(home, body) == [{"step": "running", "pod": "crew"}]
+    home.kill_hub()
+    home.start()
+    assert launch(home, body) == [{"step": "running", "pod": "crew"}]
+    assert {name: agent["run"] for name, agent in home.agents().items()} == runs
+    assert len(home.events(kind="agent.started")) >= 3
+    begun = [event for event in home.events(kind="pod.launching") if event["id"] == body["run"]]
+    assert len(begun) == 1
+
+
+def test_p5_same_run_asked_again_fails_as_before(home: Pen, repo: Path) -> None:
+    body = asked(home, "doomed", repo)
+    first = launch(home, body)[-1]
+    assert launch(home, body) == [first]
+    assert first["error"]["message"].startswith("eve cannot start")
+
+
+def test_p5_launch_goes_on_when_its_caller_leaves(home: Pen, repo: Path) -> None:
+    gate = home.root / "gate"
+    os.mkfifo(gate)
+    write_role(home, "slow", list(SLEEP), TREE.replace("}", f", setup: 'cat {gate}'}}"))
+    write_template(home, "patient", "name: ned, role: slow", "name: ole, role: plain")
+    body = json.dumps(asked(home, "patient", repo)).encode()
+    headers = {"content-type": "application/json"}
+    with wire.stream(str(home.home.socket(HUB)), "POST", "/pods", headers, body, 60.0) as answer:
+        assert json.loads(next(iter(answer))) == {"step": "making", "members": ["ned"]}
+    gate.write_text("go\n")
+    wait_until(lambda: len(home.agents()) == 2)
+    wait_until(lambda: home.events(kind="pod.launched")[-1]["pod"] == "patient")
+    assert all(agent["running"] for agent in home.agents().values())
+    gate.unlink()
+
+
+def test_p6_stop_takes_a_pod_back_that_is_being_started(home: Pen, repo: Path) -> None:
+    gate = home.root / "gate"
+    os.mkfifo(gate)
+    write_role(home, "slow", list(SLEEP), TREE.replace("}", f", setup: 'cat {gate}'}}"))
+    write_template(home, "unwanted", "name: ned, role: slow", "name: ole, role: plain")
+    before = on_disk(home, repo)
+    results: list[Any] = []
+    launching = threading.Thread(
+        target=lambda: results.append(launch(home, asked(home, "unwanted", repo)))
+    )
+    launching.start()
+    wait_until((home.root / "worktrees" / "ned").exists)
+    stopping = threading.Thread(target=lambda: results.append(home.cli("pod", "stop", "unwanted")))
+    stopping.start()
+    with gate.open("w") as talk:  # the set-up waits for it
+        talk.write("go\n")
+    for thread in (launching, stopping):
+        thread.join(60)
+    launched, stopped = sorted(results, key=lambda found: not isinstance(found, list))
+    assert on_disk(home, repo) == before
+    if stopped.out == "pod unwanted was being started, and is not any more\n":
+        assert "was stopped while it started" in launched[-1]["error"]["message"]
+    gate.unlink()
+
+
+def test_p6_stop_list_and_templates(home: Pen, repo: Path) -> None:
+    assert home.cli("pod", "launch", "team", cwd=repo).code == 0
+    assert home.cli("pod", "list").out == ("POD   RUNNING  AGENTS\nteam  2 of 2   ann, ben\n")
+    ran = home.cli("pod", "stop", "team")
+    assert sorted(ran.out.splitlines()) == [
+        "ann stopped · exited (signal 15)",
+        "ben stopped · exited (signal 15)",
+    ]
+    assert "team  0 of 2" in home.cli("pod", "list").out
+    assert home.cli("pod", "stop", "nope").err == (
+        "error: no pod called nope\nhint:  bullpen pod list\n"
+    )
+    assert home.cli("pod", "launch", "teem", cwd=repo).err.startswith(
+        "error: no pod template called teem · did you mean team?"
+    )
+    assert any(line.startswith("crew") for line in home.cli("pod", "templates").out.splitlines())
+
+
+# ── the hub is killed ──
+
+# Members: one new, one whose ended session and dirty worktree are there, one whose branch is
+# there without its worktree, one without a worktree.
+PODS = "bullpen.hub.pods"
+INTENT = "bullpen.hub.pod_intent"
+SESSIONS = "bullpen.hub.sessions"
+CREATE = "bullpen.worktrees.create"
+LAUNCH_STEPS = [
+    f"{INTENT}:set_aside:1:before",
+    f"{INTENT}:set_aside:1:after",
+    f"{CREATE}:_create_branches:1:before",
+    f"{CREATE}:_create_branches:1:after",
+    f"{CREATE}:_put_in_place:1:before",
+    f"{CREATE}:_put_in_place:1:after",
+    f"{CREATE}:_conclude:1:after",
+    f"{PODS}:_make_trees:1:after",
+    f"{SESSIONS}:create:1:after",
+    f"{SESSIONS}:rewrite:1:after",
+    f"{SESSIONS}:create:2:after",
+    "bullpen.hub.trees:ensure_tree:1:after",
+    "bullpen.hub.factory:Factory.hold:1:before",
+    "bullpen.hub.factory:Factory.hold:1:after",
+    "bullpen.hub.factory:Factory.hold:4:after",
+    f"{PODS}:Pods._start_all:1:after",
+]
+# Of a launch that fails because one has no program.
+UNDO_STEPS = [
+    f"{INTENT}:take_back:1:before",
+    f"{SESSIONS}:take_back:2:before",
+    f"{SESSIONS}:take_back:2:after",
+    f"{INTENT}:_take_back_tree:1:before",
+    f"{INTENT}:_take_back_tree:1:after",
+    f"{INTENT}:take_back:1:after",
+]
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[tuple[Pen, Path, dict[str, Any], dict[str, Any]]]:
+    with made_pen() as pen:
+        repo = make_repo(pen.root.parent / "repo")
+        write_role(pen, "worker", list(SLEEP), TREE)
+        write_role(pen, "plain", list(SLEEP))
+        write_role(pen, "missing", ["/no/such/program"])
+        four = [
+            "name: ann, role: worker",
+            "name: bob, role: worker",
+            "name: cat, role: worker",
+            "name: dot, role: plain",
+        ]
+        write_template(pen, "four", *four)
+        write_template(pen, "doomed", *four, "name: eve, role: missing")
+        for name in ("bob", "cat"):
+            assert pen.cli("run", "--role", "worker", "--name", name, cwd=repo).code == 0
+        (pen.root / "worktrees" / "bob" / "half.txt").write_text("half done\n")
+        commit(pen.root / "worktrees" / "cat", "mine.txt")
+        for name in ("bob", "cat"):
+            pen.stop(name)
+        assert pen.cli("worktree", "remove", "cat", cwd=repo).code == 0
+        shown = pen.agents()
+        assert pen.cli("hub", "stop").code == 0
+        yield pen, repo, on_disk(pen, repo), shown
+
+
+@pytest.mark.parametrize("step", LAUNCH_STEPS)
+def test_p5_hub_killed_while_it_launches_takes_everything_back(
+    scene: tuple[Pen, Path, dict[str, Any], dict[str, Any]], step: str
+) -> None:
+    killed_and_back(scene, "four", step)
+
+
+@pytest.mark.parametrize("step", UNDO_STEPS)
+def test_p5_hub_killed_while_it_takes_back_goes_on_with_it(
+    scene: tuple[Pen, Path, dict[str, Any], dict[str, Any]], step: str
+) -> None:
+    killed_and_back(scene, "doomed", step)
+
+
+def killed_and_back(
+    scene: tuple[Pen, Path, dict[str, Any], dict[str, Any]], template: str, step: str
+) -> None:
+    pen, repo, before, shown = scene
+    body = asked(pen, template, repo)
+    with deadly_hub(pen, step):
+        launch(pen, body)
+    pen.start()
+    assert pen.agents() == shown
+    assert holders(pen) == set()
+    assert on_disk(pen, repo) == before
+    failed = pen.events(kind="pod.failed")[-1]
+    assert (failed["id"], failed["killed"]) == (body["run"], True)
+    assert pen.cli("hub", "stop").code == 0
+
+
+def test_p5_pod_stands_when_the_hub_is_killed_right_after(
+    scene: tuple[Pen, Path, dict[str, Any], dict[str, Any]],
+) -> None:
+    pen, repo, _before, _shown = scene
+    with deadly_hub(pen, f"{INTENT}:forget_aside:1:before"):
+        launch(pen, asked(pen, "four", repo))
+    pen.start()
+    agents = pen.agents()
+    assert [name for name, agent in agents.items() if agent["running"]] == [
+        "ann",
+        "bob",
+        "cat",
+        "dot",
+    ]
+    assert pen.cli("pod", "stop", "four", "--force").code == 0
+
+
+def test_p5_work_of_members_that_ran_on_without_a_hub_is_kept() -> None:
+    """They are stopped; what they have not committed stays, and the log says so."""
+    with made_pen() as pen:
+        repo = make_repo(pen.root.parent / "repo")
+        write_role(pen, "worker", list(SLEEP), TREE)
+        write_template(pen, "pair", "name: ann, role: worker", "name: bob, role: worker")
+        with deadly_hub(pen, f"{PODS}:Pods._start_all:1:after"):
+            launch(pen, asked(pen, "pair", repo))
+        work = pen.root / "worktrees" / "ann" / "work.txt"
+        work.write_text("hours of it\n")
+        pen.start()
+        assert pen.agents() == {}
+        assert holders(pen) == set()
+        assert work.read_text() == "hours of it\n"
+        assert not (pen.root / "worktrees" / "bob").exists()
+        failed = pen.events(kind="pod.failed")[-1]
+        assert failed["kept"] == ["worktree ann: ann has 1 uncommitted file (work.txt)"]
+        assert pen.cli("pod", "launch", "pair", cwd=repo).code == 0
+        assert work.read_text() == "hours of it\n"
+
+
+def test_p5_command_asks_the_next_hub_again(scene: Any) -> None:
+    pen, repo, _before, _shown = scene
+    with deadly_hub(pen, f"{SESSIONS}:rewrite:1:after"):
+        ran = pen.cli("pod", "launch", "four", cwd=repo)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[-1] == "pod four is running · bullpen pod attach four"
+    assert all(pen.agents()[name]["running"] for name in ("ann", "bob", "cat", "dot"))
+    assert pen.cli("pod", "stop", "four", "--force").code == 0
+
+
+def test_p5_repository_that_is_gone_does_not_keep_the_hub_from_starting() -> None:
+    with made_pen() as pen:
+        repo = make_repo(pen.root.parent / "repo")
+        write_role(pen, "worker", list(SLEEP), TREE)
+        write_template(pen, "pair", "name: ann, role: worker", "name: bob, role: worker")
+        with deadly_hub(pen, f"{PODS}:_make_trees:1:after"):
+            launch(pen, asked(pen, "pair", repo))
+        shutil.rmtree(repo)
+        pen.start()
+        assert pen.agents() == {}
+        assert pen.events(kind="pod.failed")
+
+
+def test_p5_member_that_cannot_be_stopped_is_tried_again_by_the_next_hub() -> None:
+    with made_pen() as pen:
+        repo = make_repo(pen.root.parent / "repo")
+        write_role(pen, "worker", list(SLEEP), TREE)
+        write_template(pen, "pair", "name: ann, role: worker", "name: bob, role: worker")
+        with deadly_hub(pen, f"{PODS}:Pods._start_all:1:after"):
+            launch(pen, asked(pen, "pair", repo))
+        holder = pen.holder("ann")
+        os.kill(holder, signal.SIGSTOP)
+        pen.start()  # serves, though it could not do all of it
+        wait_until(lambda: not (pen.root / "worktrees" / "bob").exists())
+        assert pen.events(kind="pod.failed") == []
+        ran = pen.cli("pod", "launch", "pair", cwd=repo)
+        assert ran.code in (3, 5)
+        kill(pen.pid)
+        os.kill(holder, signal.SIGCONT)
+        pen.start()
+        wait_until(lambda: len(pen.events(kind="pod.failed")) == 1)
+        assert pen.agents() == {}
+        assert not (pen.root / "worktrees" / "ann").exists()
