@@ -40,7 +40,9 @@ def harmless(case: schemathesis.Case) -> None:
         return
     if isinstance(case.body.get("env", {}), dict):
         case.body["env"] = {**case.body.get("env", {}), "PATH": "/nonexistent"}
-    words = case.body.get("words")
+    cwd, words = case.body.get("cwd"), case.body.get("words")
+    if isinstance(cwd, str) and len(cwd) % 2:
+        case.body["cwd"] = "/"  # hardly ever made up
     if isinstance(words, list) and words and isinstance(words[0], str):
         words[0] = words[0].replace("/", "_")
 

@@ -40,6 +40,7 @@ from tests.engines.fake_model import FakeModel
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / ".engines" / "current" / "bin"
+PINS = Path(__file__).with_name("package.json")
 KEY = "sk-ant-fake-" + "0" * 30  # at least 20 characters: the approval of a key holds its last 20
 GEMINI_MODEL = "gemini-2.5-flash"
 
@@ -49,6 +50,8 @@ def program(name: str) -> Path:
     path = PROGRAMS / name
     if not os.access(path, os.X_OK):
         pytest.skip(f"{name} is not installed: run scripts/engines")
+    if PINS.read_text() != (PROGRAMS.parent / PINS.name).read_text():
+        pytest.skip(f"{name} is installed in another version: run scripts/engines")
     if name == "gemini" and (node := node_version()) < 20:
         pytest.skip(f"gemini needs Node 20 or newer; here is {node or 'none'}")
     return path
@@ -264,6 +267,7 @@ class Codex(Home):
         self.model = model
         self.config = root / "codex-home"
         self.config.mkdir(exist_ok=True)
+        # Without plugins: 0.166.0 asks github.com and chatgpt.com for them at every start.
         (self.config / "config.toml").write_text(
             f"""
 model = "gpt-5"
@@ -271,6 +275,8 @@ model_provider = "fake"
 check_for_update_on_startup = false
 [analytics]
 enabled = false
+[features]
+plugins = false
 [model_providers.fake]
 name = "fake"
 base_url = "{model.url}/v1"
@@ -431,7 +437,8 @@ class Terminal:
     def screen(self) -> str:
         """What a person would see."""
         with self._lock:
-            return "\n".join(line.text.rstrip() for line in self._screen.view())
+            text = "\n".join(line.text.rstrip() for line in self._screen.view())
+        return text.replace("\xa0", " ")
 
     def state(self) -> dict[str, Any]:
         """The program's own state file; empty when there is none."""

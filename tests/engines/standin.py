@@ -124,14 +124,15 @@ def open_session(options: dict[str, Any]) -> Session:
     except ValueError:
         raise Refused("Error: Invalid session ID. Must be a valid UUID.") from None
     session = Session(options, settings(options), headless)
-    known = session.transcript.exists()
-    if (new and known) or (old and not known):
+    if new and session.transcript.exists():
         session.remove_state()
-        raise Refused(
-            f"Error: Session ID {new} is already in use."
-            if new
-            else f"No conversation found with session ID: {old}"
-        )
+        raise Refused(f"Error: Session ID {new} is already in use.")
+    if old and not session.resumable():
+        session.remove_state()
+        if options.get("--output-format") == "stream-json":
+            line = {"type": "result", "subtype": "error_during_execution", "is_error": True}
+            print(json.dumps({**line, "session_id": old}))
+        raise Refused(f"No conversation found with session ID: {old}")
     return session
 
 

@@ -123,16 +123,22 @@ class Session:
     def remove_state(self) -> None:
         self._state_file.unlink(missing_ok=True)
 
-    def _record(self, kind: str, content: Any, cost: float = 0.0) -> None:
+    def _record(self, kind: str, content: Any) -> None:
         line = {"type": kind, "sessionId": self.id, "message": {"role": kind, "content": content}}
         self.transcript.parent.mkdir(parents=True, exist_ok=True)
         with self.transcript.open("a") as file:
-            file.write(json.dumps({**line, "costUSD": cost}) + "\n")
+            file.write(json.dumps(line) + "\n")
+
+    def resumable(self) -> bool:
+        """Whether the transcript holds a prompt; one that was killed early holds none."""
+        with contextlib.suppress(FileNotFoundError):
+            return any(json.loads(line)["type"] == "user" for line in self.transcript.open())
+        return False
 
     def _answers_so_far(self) -> int:
         """In the whole conversation, also before a resume."""
         with contextlib.suppress(FileNotFoundError):
-            return sum(json.loads(line)["costUSD"] > 0 for line in self.transcript.open())
+            return sum(json.loads(line)["type"] == "assistant" for line in self.transcript.open())
         return 0
 
     def _common(self) -> dict[str, Any]:
@@ -257,7 +263,7 @@ class Session:
                 case Cut(times):
                     self._retried(step, times, None, 0, "API Error: Connection dropped")
         self._answered += 1
-        self._record("assistant", self.said, COST)
+        self._record("assistant", self.said)
         return calls
 
     def _hold(self, name: str) -> None:

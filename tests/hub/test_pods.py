@@ -14,7 +14,7 @@ import pytest
 from bullpen.client import wire
 from bullpen.hub.pods import joined_prompt
 from bullpen.paths import HUB
-from tests.conftest import wait_until
+from tests.conftest import Ran, wait_until
 from tests.hub.conftest import SLEEP, Pen, kill, made_pen, together
 from tests.hub.pods_support import (
     asked,
@@ -412,22 +412,19 @@ def test_p6_stop_takes_a_pod_back_that_is_being_started(home: Pen, repo: Path) -
     write_role(home, "slow", list(SLEEP), TREE.replace("}", f", setup: 'cat {gate}'}}"))
     write_template(home, "unwanted", "name: ned, role: slow", "name: ole, role: plain")
     before = on_disk(home, repo)
-    results: list[Any] = []
-    launching = threading.Thread(
-        target=lambda: results.append(launch(home, asked(home, "unwanted", repo)))
-    )
-    launching.start()
-    wait_until((home.root / "worktrees" / "ned").exists)
-    stopping = threading.Thread(target=lambda: results.append(home.cli("pod", "stop", "unwanted")))
-    stopping.start()
-    with gate.open("w") as talk:  # the set-up waits for it
-        talk.write("go\n")
-    for thread in (launching, stopping):
-        thread.join(60)
-    launched, stopped = sorted(results, key=lambda found: not isinstance(found, list))
+    stopped: list[Ran] = []
+    stopping = threading.Thread(target=lambda: stopped.append(home.cli("pod", "stop", "unwanted")))
+    steps = []
+    for step in home.client().stream("pods", body=asked(home, "unwanted", repo)):
+        steps.append(step)
+        if step.get("step") == "making":
+            stopping.start()
+        if step.get("step") == "stopping":
+            gate.write_text("go\n")
+    stopping.join(60)
+    assert "was stopped while it started" in steps[-1]["error"]["message"]
+    assert stopped[0].out == "pod unwanted was being started, and is not any more\n"
     assert on_disk(home, repo) == before
-    if stopped.out == "pod unwanted was being started, and is not any more\n":
-        assert "was stopped while it started" in launched[-1]["error"]["message"]
     gate.unlink()
 
 

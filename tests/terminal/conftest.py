@@ -40,14 +40,17 @@ class Stage:
         self.people: list[Person] = []
         self.bullpen = BULLPEN
 
-    def agent(self, name: str, argv: list[str], **fields: Any) -> Holder:
+    def fields(self, name: str) -> dict[str, Any]:
+        """What a holder must be told so that it is this agent's."""
         session = self.root / "sessions" / name
         session.mkdir()
         record = {"name": name, "role": "coder", "pod": "csv"}
         (session / "session.json").write_text(json.dumps(record))
         socket = self.root / "sockets" / f"agent.{name}.sock"
-        more = {"name": name, "socket": str(socket), "session": str(session), **fields}
-        return self.factory.hold(argv, **more)
+        return {"name": name, "socket": str(socket), "session": str(session)}
+
+    def agent(self, name: str, argv: list[str], **fields: Any) -> Holder:
+        return self.factory.hold(argv, **self.fields(name), **fields)
 
     def env(self, **more: str) -> dict[str, str]:
         return {**os.environ, "BULLPEN_DIR": str(self.root), "TERM": "xterm-256color", **more}
@@ -130,10 +133,14 @@ class Person:
     def wait_for(self, *wanted: bytes, since: int = 0) -> bytes:
         """Until all of these have been seen, after so many bytes."""
         deadline = time.monotonic() + SECONDS
-        while not all(text in self.seen[since:] for text in wanted):
+        while not all(text in self.seen[since:] or text in self.untitled(since) for text in wanted):
             assert time.monotonic() < deadline, f"no {wanted} in {self.seen[since:][-2000:]!r}"
             self.pump(0.05)
         return self.seen[since:]
+
+    def untitled(self, since: int = 0) -> bytes:
+        """What was seen, without our titles: they come anywhere."""
+        return re.sub(rb"\x1b\]2;[^\x07]*\x07", b"", self.seen[since:])
 
     def wait(self, seconds: float = SECONDS) -> int:
         """Until it has ended; its exit code."""
@@ -192,7 +199,7 @@ class Tmux:
         self.run("set-option", "-g", "status", "off")
         self.run("set-option", "-g", "escape-time", "5")
         self.run("set-option", "-g", "remain-on-exit", "on")
-        self.run("set-option", "-g", "window-size", "manual")
+        self.run("set-option", "-g", "default-size", f"{cols}x{rows}")
 
     def run(self, *words: str) -> str:
         done = subprocess.run(
@@ -213,7 +220,10 @@ class Tmux:
         return pane.strip()
 
     def resize(self, pane: str, rows: int, cols: int) -> None:
+        """Also waits for tmux, which tells the program only after a while."""
         self.run("resize-window", "-t", pane, "-x", str(cols), "-y", str(rows))
+        with open(self.ask(pane, "#{pane_tty}")) as terminal:  # noqa: PTH123
+            wait_until(lambda: os.get_terminal_size(terminal.fileno()) == (cols, rows))
 
     def keys(self, pane: str, *keys: str) -> None:
         self.run("send-keys", "-t", pane, *keys)

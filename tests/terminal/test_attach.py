@@ -202,7 +202,7 @@ def test_a1_a_holder_that_is_killed_is_told_from_an_end(stage: Stage) -> None:
 
 
 def test_a1_watching_types_nothing_and_changes_no_size(stage: Stage) -> None:
-    stage.agent("amy", SIZER, size=(20, 70))
+    stage.agent("amy", SIZER, rows=20, cols=70)
     person = stage.person("attach", "amy", "--read-only", size=(50, 150))
     person.wait_for(b"<20 70>")
     person.type(b"typed")

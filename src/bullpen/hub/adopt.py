@@ -6,6 +6,7 @@ event log says what was already told. Everything here can be repeated.
 
 import asyncio
 import logging
+import os
 import time
 
 from pydantic import ValidationError
@@ -35,7 +36,7 @@ async def adopt(supervisor: Supervisor) -> None:
             agent = await asyncio.to_thread(sessions.load, home, name)
         except BullpenError as error:
             # Whatever bytes somebody named a directory with: it has to be shown.
-            shown = name.encode("utf-8", "backslashreplace").decode()
+            shown = os.fsencode(name).decode("utf-8", "backslashreplace")
             registry.broken[shown] = error.message
             log.error("cannot read a session", extra={"agent": shown, "reason": error.message})
             continue

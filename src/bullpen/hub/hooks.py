@@ -31,19 +31,20 @@ _redactor = Redactor()
 
 async def receive(supervisor: Supervisor, live: Live, body: bytes) -> None:
     """Record one hook and the state it leads to."""
-    if (supervisor.home.session(live.agent.name) / SPOOL).exists():
-        await take_spooled(supervisor, live)
-    await _take(supervisor, live, body, time.time(), "")
+    async with live.hooking:  # those that were spooled come first, also before one that waits
+        if (supervisor.home.session(live.agent.name) / SPOOL).exists():
+            await take_spooled(supervisor, live)
+        await _take(supervisor, live, body, time.time(), "")
 
 
 async def take_spooled(supervisor: Supervisor, live: Live) -> None:
     """Hooks that came while the hub was away, in their order, each once."""
     path = supervisor.home.session(live.agent.name) / SPOOL
     taken = path.with_name(f"{SPOOL}.taken")
-    lines = await asyncio.to_thread(_take_file, path, taken)
-    for at, body, key in lines:
-        await _take(supervisor, live, body, at, f"spool:{live.agent.run}:{key}")
-    if lines:
+    # Twice if a killed hub had taken some, and more came since.
+    while lines := await asyncio.to_thread(_take_file, path, taken):
+        for at, body, key in lines:
+            await _take(supervisor, live, body, at, f"spool:{live.agent.run}:{key}")
         await asyncio.to_thread(taken.unlink, missing_ok=True)
 
 
@@ -57,7 +58,8 @@ async def _take(supervisor: Supervisor, live: Live, body: bytes, at: float, key:
         await supervisor.observe(live, None, _draft(live, at, data, key))
         return
     hook = {name: _sound(value) for name, value in hook.items()}
-    seen = get_engine(live.agent.engine).observe(hook, at)
+    # They come in their order. A clock that was set back must not make the last word the first.
+    seen = get_engine(live.agent.engine).observe(hook, max(at, live.view.told_at))
     await supervisor.observe(live, seen, _draft(live, at, summary(live.agent.run, hook), key))
 
 

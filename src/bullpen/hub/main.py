@@ -6,6 +6,7 @@ it serves, so that an upgrade under a running hub does no harm.
 
 import asyncio
 import contextlib
+import difflib
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import anyio._backends._asyncio
 import uvicorn
 
 from bullpen import __version__
@@ -28,9 +30,10 @@ from bullpen.hub.factory import Factory
 from bullpen.hub.feed import Feed
 from bullpen.hub.guard import Guard
 from bullpen.hub.http.app import make_app
-from bullpen.hub.http.connection import Connection
+from bullpen.hub.http.connection import Connection, SocketConnection
 from bullpen.hub.http.state import Hub
 from bullpen.hub.registry import Registry
+from bullpen.hub.sockets import Sockets
 from bullpen.hub.store import Store
 from bullpen.hub.supervise import Supervisor
 from bullpen.model.event import Draft, Event
@@ -39,6 +42,8 @@ from bullpen.settings import Settings, load_settings
 
 log = logging.getLogger("bullpen.hub")
 
+# Others import these only when they first need them; by then an upgrade may have removed them.
+EAGER = (anyio._backends._asyncio, difflib)
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 LEAVE_SECONDS = 2  # for requests under way; streams are cut, and resume
 
@@ -104,6 +109,7 @@ def main() -> None:
 def serve(home: Home, ready: int | None) -> None:
     """Take the home and serve it; returns when told to stop."""
     lock = place.take_lock(home)
+    place.refuse_read_only(home)
     settings = load_settings(home.config_file)
     owner = tokens.owner_token(home)
     logs.configure(
@@ -151,16 +157,16 @@ async def _serve(
 
     server = Server(config, hub.stop, leave)
     await supervisor.doors.serve(config, server.server_state)
-    loop.add_signal_handler(signal.SIGUSR1, _listen_again, home, server)
+    sockets = Sockets(supervisor, lambda: _listen_again(home, server))
+    sockets.look()
+    loop.add_signal_handler(signal.SIGUSR1, sockets.look)
     # Who finds the file may send the signal: the handler comes first.
     place.write_hub_file(home, hub.port, __version__)
     serving = asyncio.create_task(server.serve(sockets=[local, tcp]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.001)
     _tell(ready, {"ok": True, "pid": os.getpid(), "version": __version__})
-    log.info(
-        "serving", extra={"pid": os.getpid(), "port": hub.port, "agents": len(list(registry))}
-    )
+    log.info("serving", extra={"pid": os.getpid(), "port": hub.port, "agents": len(list(registry))})
     await serving
     is_through = await supervisor.leave()
     factory.leave()
@@ -176,6 +182,7 @@ def server_config(guard: Guard) -> uvicorn.Config:
     return uvicorn.Config(
         guard,
         http=Connection,
+        ws=SocketConnection,
         lifespan="off",
         log_config=None,
         log_level="warning",  # at info the server logs queries, at debug what is typed
@@ -189,7 +196,7 @@ def server_config(guard: Guard) -> uvicorn.Config:
 
 
 def _listen_again(home: Home, server: Server) -> None:
-    """Somebody deleted the socket and a command that missed it told us."""
+    """If somebody deleted the socket."""
     try:
         found = place.bind_socket_again(home)
     except OSError as error:

@@ -45,6 +45,14 @@ def take_lock(home: Home) -> int:
         time.sleep(LOOK_AGAIN_SECONDS)
 
 
+def refuse_read_only(home: Home) -> None:
+    """Before any part of the hub fails in its own words."""
+    if not os.access(home.root, os.W_OK):
+        raise BullpenError(
+            f"{home.root} is read-only", hint="agents that run go on", kind=Kind.UNAVAILABLE
+        )
+
+
 def bind_port(home: Home, configured: int | None) -> socket.socket:
     """A listening loopback socket on the home's port: configured, kept, or chosen now."""
     wanted = configured or _kept_port(home)

@@ -105,12 +105,13 @@ class Pods:
         id = await self._id(asked)
         if id in self.under_way:
             return await asyncio.shield(self.under_way[id])
-        finished = await asyncio.to_thread(self._find_finished, id)
-        if finished is not None:
-            return finished
         found = self.under_way[id] = asyncio.get_running_loop().create_future()
         try:
-            launching = await self._begin(asked, id)
+            launching = await asyncio.to_thread(self._find_finished, id)
+            if launching is None:
+                launching = await self._begin(asked, id)
+            else:
+                del self.under_way[id]
         except BaseException as error:
             del self.under_way[id]
             found.set_exception(error)
@@ -126,6 +127,7 @@ class Pods:
         meant = [each for each in begun if each.pod == pod and each.task is not None]
         for launching in meant:
             launching.is_unwanted = True
+            launching.tell({"step": "stopping"})
         await asyncio.gather(*(asyncio.shield(each.task) for each in meant if each.task))
         return bool(meant)
 

@@ -24,6 +24,7 @@ class Live:
     link: Link | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     settling: asyncio.Lock = field(default_factory=asyncio.Lock)  # one connection to a holder
+    hooking: asyncio.Lock = field(default_factory=asyncio.Lock)  # hooks come one by one
     is_asked: bool = False  # again and again, because its holder did not answer
     over: asyncio.Event = field(default_factory=asyncio.Event)  # this run has ended
 

@@ -129,9 +129,7 @@ class Supervisor:
                     await self._start(plan, live, last)
                 except BaseException as error:
                     await asyncio.shield(self._undo(plan, live, last, found, before, error))
-                    if isinstance(error, asyncio.CancelledError):
-                        raise _told_to_stop(agent.name) from error
-                    raise
+                    raise _start_failure(agent.name, error) from error
         return live
 
     def _refuse_taken(self, name: str, run: str) -> None:
@@ -403,6 +401,12 @@ class Supervisor:
         if self.observe_now(live, Silent(at=time.time(), reason=reason)):
             await self.store.append(_state_draft(live))
 
+    def keep_reachable(self, live: Live) -> None:
+        """Its socket may have been deleted; that of one that has ended may."""
+        socket = self.home.socket(live.agent.name)
+        if live.is_running and live.link is not None and not socket.exists():
+            self._later(asyncio.to_thread(_ask_to_listen, self.home, live.agent))
+
     def observe_now(self, live: Live, seen: Observation) -> bool:
         """Fold an observation in; whether the state is another one now."""
         before = live.view
@@ -525,12 +529,18 @@ def _does_not_answer(name: str) -> BullpenError:
     )
 
 
-def _told_to_stop(name: str) -> BullpenError:
-    return BullpenError(
-        f"the hub was told to stop: {name} was not started",
-        hint="try again",
-        kind=Kind.UNAVAILABLE,
-    )
+def _start_failure(name: str, error: BaseException) -> BaseException:
+    """What the caller is told of a start that was taken back."""
+    if isinstance(error, asyncio.CancelledError):
+        return BullpenError(
+            f"the hub was told to stop: {name} was not started",
+            hint="try again",
+            kind=Kind.UNAVAILABLE,
+        )
+    if isinstance(error, OSError):  # a full disk, most often
+        what = ": ".join(filter(None, (error.strerror or str(error), error.filename)))
+        return BullpenError(f"cannot start {name}: {what}", kind=Kind.UNAVAILABLE)
+    return error
 
 
 def _next_run(run: str) -> str:

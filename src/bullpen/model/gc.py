@@ -5,15 +5,17 @@ from typing import Literal
 from bullpen.model.state import Value
 
 What = Literal["session", "worktree", "socket"]
+SESSION_OF_KEPT_TREE = "its worktree is kept"
 
 
 class Step(Value):
-    """One thing to remove, or to keep and why."""
+    """One thing to remove, or to keep and why. `forced`: work would not be safe without it."""
 
     do: Literal["remove", "keep"]
     what: What
     name: str
     why: str
+    forced: bool = False
 
 
 class Swept(Value):
@@ -21,3 +23,11 @@ class Swept(Value):
 
     steps: tuple[Step, ...]
     done: bool
+
+
+class Sweeping(Value):
+    """How far a clean-up has come."""
+
+    doing: Literal["looking", "removing"]
+    number: int
+    of: int

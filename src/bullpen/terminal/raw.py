@@ -52,7 +52,7 @@ class Raw:
         """What stood here moves up, out of sight but not lost, and the program gets it all."""
         self._size = size
         self._ground = Ground()
-        return b"\r\n" * size[0] + b"\x1b[H\x1b[J"
+        return b"\r\n" * (size[0] - 1) + b"\x1b[H\x1b[J"
 
     def resize(self, size: tuple[int, int]) -> bytes:
         self._size = size

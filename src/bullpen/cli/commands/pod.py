@@ -55,6 +55,8 @@ def _show(step: dict[str, Any]) -> None:
     match step.get("step"):
         case "making":
             output.show_progress(f"{'worktrees':<10}  {members} …")
+        case "stopping":
+            output.show_progress("being stopped …")
         case "worktrees" | "started" as what:
             output.write(f"{what:<10}  {members}   {step['seconds']:.1f} s")
         case "running":

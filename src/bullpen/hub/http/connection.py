@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from bullpen.hub.guard import error_body
 
@@ -26,8 +27,18 @@ TOO_SLOW: Problem = (408, "timeout", f"the head of a request took longer than {H
 NO_HANDSHAKE: Problem = (400, "validation_error", "this is not the handshake of a WebSocket")
 
 
+class SocketConnection(WebSocketsSansIOProtocol):
+    """Of a WebSocket. The server (uvicorn 0.54) takes a refusal for an answer that is missing,
+    and logs an error, unless the connection was closed faster than it looked."""
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            self.handshake_complete = True
+
+
 class Connection(HttpToolsProtocol):
-    """See the module."""
+    """Of HTTP."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,14 +1,15 @@
 """`/gc`: remove what ended agents left."""
 
-from typing import Annotated, Any
+from collections.abc import AsyncIterator
+from typing import Annotated
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import StreamingResponse
 
 from bullpen.hub.guard import owner_only
 from bullpen.hub.http.state import HubPart
 from bullpen.hub.sweep import sweep
-from bullpen.model.gc import Swept
 
 router = APIRouter(tags=["gc"])
 
@@ -25,9 +26,24 @@ class Wanted(BaseModel):
     force: Annotated[bool, Field(description="worktrees with unmerged work, too")] = False
 
 
-@router.post("/gc", response_model=Swept, dependencies=[Depends(owner_only)])
-async def collect(hub: HubPart, wanted: Wanted) -> Any:
+@router.post(
+    "/gc",
+    dependencies=[Depends(owner_only)],
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
+            "description": "progress, a JSON object per line; the last is the result",
+        }
+    },
+)
+async def collect(hub: HubPart, wanted: Wanted) -> StreamingResponse:
     """Remove sessions and clean, merged worktrees of agents that have ended; or say what would."""
-    return await sweep(
-        hub.supervisor, wanted.older_than_seconds, force=wanted.force, dry_run=wanted.dry_run
-    )
+
+    async def lines() -> AsyncIterator[str]:
+        async for found in sweep(
+            hub.supervisor, wanted.older_than_seconds, force=wanted.force, dry_run=wanted.dry_run
+        ):
+            yield found.model_dump_json() + "\n"
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson")

@@ -1,0 +1,674 @@
+"""What a machine and its people do to a home: full and read-only disks, deleted and damaged
+files, clocks that jump, processes that stand still or are killed, code that goes away."""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.client import unix_connect
+
+from bullpen.errors import BullpenError, Kind
+from bullpen.paths import HUB
+from tests.conftest import wait_until
+from tests.holder.conftest import alive, pack, process_state
+from tests.hub.conftest import END, SLEEP, Pen, counter, kill, made_pen, python
+from tests.worktrees.conftest import make_repo
+
+pytestmark = pytest.mark.slow
+
+UNKNOWN = "unknown (it reports no state)"
+
+
+def session_file(pen: Pen, directory: str, **fields: Any) -> Path:
+    """A session directory as another version of the hub may have left it."""
+    place = pen.session(directory)
+    place.mkdir(mode=0o700)
+    record = {
+        "name": directory,
+        "run": uuid.uuid4().hex,
+        "cwd": "/",
+        "command": ["sleep"],
+        "created": "2026-01-01T00:00:00Z",
+        **fields,
+    }
+    path = place / "session.json"
+    path.write_text(json.dumps(record))
+    (place / "env").write_text(json.dumps({"env": {"PATH": "/usr/bin"}}))
+    return path
+
+
+def delete(directory: Path) -> None:
+    """At one stroke: somebody may be putting things back already."""
+    aside = directory.with_name(f"{directory.name}.gone")
+    directory.rename(aside)
+    shutil.rmtree(aside)
+
+
+# ── disks ──
+
+
+@contextlib.contextmanager
+def small_disk(path: Path, options: str) -> Iterator[Path]:
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"\0" * 4096)
+
+
+def test_b3_full_disk_refuses_starts_and_lets_agents_be_stopped(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "size=8m") as disk, made_pen(disk / "h") as pen:
+        pen.run(*counter(), name="stays")
+        pen.run(*counter(), name="goes")
+        fill(disk / "filler")
+        with pytest.raises(BullpenError) as refused:
+            pen.run(name="late")
+        assert re.search("full|No space left", refused.value.message)
+        assert refused.value.kind in (Kind.UNAVAILABLE, Kind.COMMAND_FAILED)
+        assert not pen.session("late").exists()
+        assert list((pen.root / "sessions").glob(".*")) == []
+        assert sorted(pen.agents()) == ["goes", "stays"]
+        goes = pen.program("goes")
+        assert pen.stop("goes", grace=5)["words"] == "exited (signal 15)"
+        assert not alive(goes)
+        pen.kill_hub()
+        down = pen.cli("list")
+        assert (down.code in (1, 3)) == ("error" in down.err), down
+        assert "bug" not in down.err
+        (disk / "filler").unlink()
+        assert pen.state("stays") == UNKNOWN
+        assert pen.state("goes").startswith(("exited (signal 15)", "lost (its holder"))
+        wait_until(lambda: len(pen.events("goes", "agent.stopped")) == 1)
+        assert pen.run(name="late")["running"]
+
+
+def test_b3_end_on_a_full_disk_is_recorded_when_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "size=8m") as disk, made_pen(disk / "h") as pen:
+        pen.run(name="goes")
+        fill(disk / "filler")
+        assert pen.stop("goes", grace=5)["words"] == "exited (signal 15)"
+        assert pen.events("goes", "agent.stopped") == []
+        (disk / "filler").unlink()
+        wait_until(lambda: len(pen.events("goes", "agent.stopped")) == 1)
+        assert len(pen.events("goes", "agent.stopping")) == 1
+
+
+def test_b1_read_only_home_is_named(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "size=8m") as disk, made_pen(disk / "h") as pen:
+        pen.start()
+        assert pen.cli("hub", "stop").code == 0
+        wait_until(lambda: pen.processes() == {})
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        for words in (("list",), ("run", "--", "true"), ("hub", "start")):
+            refused = pen.cli(*words)
+            assert refused.code in (1, 3), refused
+            assert "read-only" in refused.err.lower(), refused
+            assert "bug" not in refused.err
+        subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+        assert pen.cli("list").code == 0
+
+
+# ── sockets that somebody deleted ──
+
+
+def test_k2_deleted_socket_of_an_agent_is_made_anew(pen: Pen) -> None:
+    pen.run(name="cut")
+    path = pen.home.socket("cut")
+    path.unlink()
+    wait_until(path.exists)
+    assert pen.ask("GET", "/agents/cut/screen")[0] == 200
+    # While the hub is away nobody notices; the next one does.
+    pen.kill_hub()
+    path.unlink()
+    pen.start()
+    wait_until(path.exists)
+    wait_until(lambda: pen.state("cut") == UNKNOWN)
+    assert pen.ask("GET", "/agents/cut/screen")[0] == 200
+    assert pen.stop("cut")["words"] == "exited (signal 15)"
+    assert not path.exists()
+
+
+def test_b1_deleted_socket_of_the_hub_is_made_anew(pen: Pen) -> None:
+    pen.run(name="stays")
+    hub, path = pen.pid, pen.home.socket(HUB)
+    path.unlink()
+    wait_until(pen.answers)
+    assert pen.pid == hub
+    assert path.stat().st_mode & 0o777 == 0o600
+    # The whole directory: who misses the hub tells it.
+    delete(pen.root / "sockets")
+    listed = pen.cli("list")
+    assert (listed.code, listed.err) == (0, "")
+    assert "stays" in listed.out
+    assert pen.hub_pids() == pen.lock_holders() == {hub} == {pen.pid}
+    assert (pen.root / "sockets").stat().st_mode & 0o777 == 0o700
+    wait_until(pen.home.socket("stays").exists)
+    assert pen.stop("stays")["words"] == "exited (signal 15)"
+    assert pen.run(name="more")["running"]
+
+
+def test_b1_agent_finds_a_hub_whose_socket_was_deleted(pen: Pen) -> None:
+    pen.run(name="asks")
+    token = json.loads((pen.session("asks") / "env").read_text())["env"]["BULLPEN_TOKEN"]
+    delete(pen.root / "sockets")
+    listed = pen.cli("list", BULLPEN_ACTOR="asks", BULLPEN_TOKEN=token)
+    assert (listed.code, listed.err) == (0, "")
+    wait_until(pen.home.socket("asks").exists)
+
+
+def test_b1_hub_that_stands_still_is_named(pen: Pen, monkeypatch: pytest.MonkeyPatch) -> None:
+    pid = pen.start()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        stuck = pen.cli("hub", "stop")
+        assert stuck.code == 3
+        assert f"the hub (pid {pid}) did not answer within" in stuck.err
+        assert f"kill -9 {pid}" in stuck.err
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert pen.cli("hub", "stop").out == "hub stopped; agents go on\n"
+
+
+# ── clocks ──
+
+CLOCK = """
+import sys, time
+real, offset = time.time, sys.argv[2]
+def shifted():
+    with open(offset) as file:
+        return real() + float(file.read())
+time.time = shifted
+sys.argv = ["hub"]
+import bullpen.hub.main
+bullpen.hub.main.main()
+"""
+
+
+@contextlib.contextmanager
+def scripted_hub(pen: Pen, code: str, *words: str, **env: str) -> Iterator[int]:
+    """A hub that was tampered with, serving."""
+    script = pen.root / "tampered.py"
+    script.write_text(code)
+    given = {**pen.env, "BULLPEN_DIR": str(pen.root), "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, str(script), "hub-script", *words],
+        env={**given, **env},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: pen.answers() or process.poll() is not None, 30)
+        assert process.poll() is None
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def hook(pen: Pen, name: str, event: str, tool: str = "") -> None:
+    body = {"hook_event_name": event, "tool_name": tool}
+    answer = pen.client(start=False)._request(  # the answer is no JSON
+        "POST", ("agents", name, "hooks"), {}, json.dumps(body).encode(), again=False
+    )
+    assert answer.status == 200
+
+
+def test_b4_clock_that_is_set_back_changes_no_order_and_no_age(pen: Pen) -> None:
+    offset = pen.root / "offset"
+    offset.write_text("0")
+    with scripted_hub(pen, CLOCK, str(offset)):
+        pen.run(name="told")
+        pen.run(*END, "0", name="ended")
+        wait_until(lambda: pen.state("ended") == "exited (0)")
+        hook(pen, "told", "UserPromptSubmit")
+        assert pen.state("told") == "working"
+        offset.write_text("-7200")
+        hook(pen, "told", "Stop")
+        assert pen.state("told") == "idle"
+        assert re.search(r"^told +command +idle +0s$", pen.cli("list").out, re.M)
+        hook(pen, "told", "PreToolUse", "Bash")
+        assert pen.state("told") == "working (Bash)"
+        assert "-" not in re.sub(r"\d{4}-\d\d-\d\d", "", pen.cli("explain", "told").out)
+        pen.cli("gc", "--older-than", "1m")
+        assert set(pen.agents()) == {"told", "ended"}
+        offset.write_text("7200")
+        hook(pen, "told", "Stop")
+        assert pen.state("told") == "idle"
+        ids = [event["id"] for event in pen.events()]
+        assert ids == sorted(ids)
+    # What was told while no hub ran counts, too, whatever its clock said.
+    spool = pen.session("told") / "hooks.spool"
+    line = json.dumps({"hook_event_name": "PreToolUse", "tool_name": "Edit"})
+    spool.write_text(f"{time.time() - 86400:.3f}\t{line}\n")
+    pen.start()
+    assert pen.state("told") == "working (Edit)"
+    assert not spool.exists()
+
+
+# ── paths ──
+
+
+def test_h5_home_with_a_long_path(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    with made_pen(deep) as pen:
+        assert len(str(pen.root / "sockets" / "hub.sock")) > 120
+        name = "n" * 60
+        ran = pen.cli("run", "--name", name, "--", *SLEEP)
+        assert (ran.code, ran.err) == (0, "")
+        pen.kill_hub()
+        assert name in pen.cli("list").out
+        assert pen.state(name) == UNKNOWN
+        assert pen.cli("peek", name).code == 0
+        # Cleaners of /tmp delete what looks old.
+        shutil.rmtree(pen.home.socket(HUB).parent.parent)
+        assert pen.cli("list").code == 0
+        assert pen.cli("stop", name).out == f"{name} stopped · exited (signal 15)\n"
+        assert list((pen.root / "sockets").glob("agent.*")) == []
+
+
+# ── other versions ──
+
+
+class LaterHolder:
+    """A holder of a protocol that has grown: more fields, more frames. It holds nothing."""
+
+    def __init__(self, pen: Pen, name: str) -> None:
+        self.run = json.loads((pen.session(name) / "session.json").read_text())["run"]
+        self.session = pen.session(name)
+        self.asked: list[bytes] = []
+        self.lock = os.open(self.session, os.O_RDONLY)
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(pen.home.socket(name)))
+        self.listener.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                line, _ = self.listener.accept()
+                threading.Thread(target=self._talk, args=(line,), daemon=True).start()
+
+    def _talk(self, line: socket.socket) -> None:
+        greeting = {
+            "version": 2,
+            "name": "x",
+            "pid": os.getpid(),
+            "child": os.getpid(),
+            "mode": "pty",
+            "rows": 24,
+            "cols": 80,
+            "started": 1.0,
+            "tag": self.run,
+            "colour": {"deep": ["blue"]},
+        }
+        line.sendall(pack("H", greeting) + pack("Z", b"\xff\0not JSON") + pack("!", {"a": 1}))
+        with contextlib.suppress(OSError):
+            while data := line.recv(4096):
+                self.asked.append(data[:1])
+                if data[:1] == b"X":
+                    line.sendall(pack("Q", b"?") + pack("K", {"for": "X", "more": 1}))
+                    record = {"version": 2, "tag": self.run, "code": 0, "signal": None}
+                    record |= {"ended": time.time(), "mood": "fine"}
+                    (self.session / "exit.json").write_text(json.dumps(record))
+                    line.sendall(pack("E", record))
+                    line.close()
+                    self.close()
+                elif data[:1] == b"A":
+                    line.sendall(pack("K", {"for": "A"}) + pack("Y", b"") + pack("P", b"\x1b[Hhi"))
+
+    def close(self) -> None:
+        self.listener.close()
+        lock, self.lock = self.lock, -1
+        if lock >= 0:
+            os.close(lock)
+
+
+def test_k2_holder_of_a_later_version_is_understood(pen: Pen) -> None:
+    session_file(pen, "later", engine="command", shoe_size=43)
+    holder = LaterHolder(pen, "later")
+    try:
+        pen.start()
+        assert pen.state("later") == UNKNOWN
+        assert pen.ask("GET", "/agents/later/screen")[1]["lines"][0].rstrip() == "hi"
+        assert pen.stop("later")["words"] == "exited (0)"
+    finally:
+        holder.close()
+    assert len(pen.events("later", "agent.started")) == 1
+    assert len(pen.events("later", "agent.stopped")) == 1
+
+
+def test_b2_sessions_that_cannot_be_read_are_shown_and_left_alone(pen: Pen) -> None:
+    pen.run(name="fine")
+    pen.kill_hub()
+    whole = json.loads(session_file(pen, "corrupt").read_text())
+    (pen.session("corrupt") / "session.json").write_text('{"name": "corr')
+    session_file(pen, "later", kind="swarm")
+    session_file(pen, "strange", engine="oracle", unheard_of={"a": [1]})
+    session_file(pen, "copied", name="fine")
+    session_file(pen, "folder").unlink()
+    (pen.session("folder") / "session.json").mkdir()
+    session_file(pen, "gone").unlink()
+    session_file(pen, "list").write_text("[]")
+    session_file(pen, "binary").write_bytes(b"\xff\xfe\0")
+    Path(os.fsdecode(bytes(pen.root / "sessions") + b"/\xe4\xff")).mkdir()
+    (pen.root / "sessions" / "UPPER case").mkdir()
+    (pen.root / "sessions" / "file").write_text("no directory")
+    # Its records are damaged, but it is itself: gone, as far as can be told.
+    odd = session_file(pen, "odd")
+    run = json.loads(odd.read_text())["run"]
+    (odd.parent / "exit.json").write_text(json.dumps({"tag": run}))
+    (odd.parent / "holder.json").write_text(json.dumps({"tag": run, "pid": "x"}))
+    (odd.parent / "hooks.spool").mkdir()
+
+    before = {
+        path: path.read_bytes()
+        for path in pen.root.glob("sessions/*/session.json")
+        if path.is_file()
+    }
+    pen.start()
+    found = pen.client().get("agents")
+    broken = {"corrupt", "later", "copied", "folder", "gone", "list", "binary", "UPPER case"}
+    assert broken | {"\\xe4\\xff"} == set(found["broken"])
+    assert {agent["name"] for agent in found["agents"]} == {"fine", "strange", "odd"}
+    assert pen.state("fine") == UNKNOWN
+    assert pen.state("strange").startswith("lost")
+    assert pen.state("odd").startswith(("lost", "exited"))
+    listed = pen.cli("list")
+    assert listed.code == 0
+    for name in broken:
+        assert f"{name}: " in listed.out
+    for name in sorted(broken - {"UPPER case"}):
+        with pytest.raises(BullpenError) as refused:
+            pen.run(name=name)
+        assert refused.value.kind is Kind.CONFLICT, name
+        with pytest.raises(BullpenError, match=f"{name}"):
+            pen.stop(name)
+    assert {path: path.read_bytes() for path in before} == before
+    assert pen.run(*["/bin/sleep", "1000"], name=None, words=["/bin/sleep", "9"])["running"]
+    # Mended, it is found again.
+    (pen.session("corrupt") / "session.json").write_text(json.dumps(whole))
+    assert pen.cli("hub", "restart").code == 0
+    assert "corrupt" in pen.agents()
+
+
+def test_b2_name_of_a_session_that_cannot_be_read_is_passed_over(pen: Pen) -> None:
+    session_file(pen, "sleep").write_text("{")
+    assert pen.run(*SLEEP)["name"] == "sleep-2"
+
+
+def test_b2_program_whose_session_was_deleted_is_shown_until_it_ends(pen: Pen) -> None:
+    pen.run(name="stray")
+    program = pen.program("stray")
+    pen.kill_hub()
+    shutil.rmtree(pen.session("stray"))
+    pen.start()
+    assert "its program runs" in pen.client().get("agents")["broken"]["stray"]
+    assert "stray" in pen.cli("list").out
+    assert alive(program)
+    with pytest.raises(BullpenError):
+        pen.run(name="stray")
+    assert alive(program)
+    client = pen.connect("stray")
+    client.stop(grace=0)
+    wait_until(lambda: not pen.home.socket("stray").exists())
+    assert pen.run(name="stray")["running"]
+
+
+# ── the database ──
+
+
+def test_b3_removed_database_costs_the_history_and_nothing_else(pen: Pen) -> None:
+    pen.run(name="runs")
+    pen.run(*END, "3", name="ended")
+    wait_until(lambda: pen.state("ended") == "exited (3)")
+    for path in pen.root.glob("state.db*"):
+        path.unlink()
+    assert pen.state("runs") == UNKNOWN  # the hub goes on with what it has open
+    pen.kill_hub()
+    pen.start()
+    assert {name: pen.state(name) for name in ("runs", "ended")} == {
+        "runs": UNKNOWN,
+        "ended": "exited (3)",
+    }
+    assert pen.stop("runs")["words"] == "exited (signal 15)"
+    assert len(pen.events("runs", "agent.stopped")) == 1
+    assert len(pen.events("ended", "agent.stopped")) == 1
+
+
+def test_b3_damaged_database_is_named_and_not_touched(pen: Pen) -> None:
+    pen.run(name="runs")
+    program = pen.program("runs")
+    assert pen.cli("hub", "stop").code == 0
+    for path in pen.root.glob("state.db-*"):
+        path.unlink()
+    (pen.root / "state.db").write_bytes(b"rubbish" * 1000)
+    refused = pen.cli("list")
+    assert refused.code == 3
+    assert "state.db is damaged" in refused.err
+    assert "Agents go on without it" in refused.err
+    assert (pen.root / "state.db").read_bytes() == b"rubbish" * 1000
+    assert alive(program)
+    (pen.root / "state.db").unlink()
+    assert pen.state("runs") == UNKNOWN
+
+
+# ── processes ──
+
+
+def test_b2_holder_that_stands_still_is_unknown_and_not_lost(pen: Pen) -> None:
+    pen.run(name="frozen")
+    pen.run(name="other")
+    holder, program = pen.holder("frozen"), pen.program("frozen")
+    pen.kill_hub()
+    os.kill(holder, signal.SIGSTOP)
+    wait_until(lambda: process_state(holder) == "T")
+    began = time.monotonic()
+    pen.start()
+    assert time.monotonic() - began < 8, "one that does not answer holds up the others"
+    assert pen.state("frozen").startswith("unknown (its holder lives but does not answer")
+    assert "its holder lives but does not answer" in pen.cli("explain", "frozen").out
+    assert pen.state("other") == UNKNOWN
+    assert alive(program)
+    os.kill(holder, signal.SIGCONT)
+    wait_until(lambda: pen.state("frozen") == UNKNOWN)
+    assert pen.stop("frozen")["words"] == "exited (signal 15)"
+    assert len(pen.events("frozen", "agent.started")) == 1
+
+
+def test_b8_stop_of_a_holder_that_stands_still_says_so_and_happens_later(pen: Pen) -> None:
+    pen.run(name="frozen")
+    holder = pen.holder("frozen")
+    os.kill(holder, signal.SIGSTOP)
+    with pytest.raises(BullpenError, match="the holder of frozen does not answer") as refused:
+        pen.stop("frozen", grace=1)
+    assert refused.value.kind is Kind.UNAVAILABLE
+    assert pen.state("frozen").startswith("unknown (its holder lives but does not answer")
+    os.kill(holder, signal.SIGCONT)
+    wait_until(lambda: pen.state("frozen") == "exited (signal 15)")
+
+
+# A program that asked the kernel not to be killed with its holder.
+CLINGER = """
+import ctypes, sys, time
+ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
+print("READY", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("hub_runs", [True, False], ids=["hub runs", "hub away"])
+def test_b2_agent_whose_holder_was_killed_is_lost_and_its_program_gone(
+    pen: Pen, hub_runs: bool
+) -> None:
+    pen.run(name="plain")
+    pen.run(*python(CLINGER), name="clinger")
+    wait_until(lambda: b"READY" in pen.log("clinger"))
+    programs = [pen.program("plain"), pen.program("clinger")]
+    if not hub_runs:
+        pen.kill_hub()
+    for name in ("plain", "clinger"):
+        kill(pen.holder(name))
+    pen.start()
+    for name in ("plain", "clinger"):
+        wait_until(lambda name=name: pen.state(name) == "lost (its holder was killed)")
+        assert "gone: its holder was killed" in pen.cli("explain", name).out
+        wait_until(lambda name=name: len(pen.events(name, "agent.stopped")) == 1)
+    wait_until(lambda: not any(map(alive, programs)))
+    assert pen.client().post("agents", "plain", "restart")["running"]
+
+
+def test_b2_pids_of_others_are_left_alone(pen: Pen) -> None:
+    pen.run(name="was")
+    pen.kill_hub()
+    record = pen.record("was", "holder.json")
+    kill(record["pid"])
+    with subprocess.Popen(SLEEP, start_new_session=True) as innocent:
+        try:
+            # As if the kernel had given both pids to somebody else since.
+            record |= {"pid": innocent.pid, "child": innocent.pid}
+            (pen.session("was") / "holder.json").write_text(json.dumps(record))
+            pen.home.socket("was").unlink(missing_ok=True)
+            pen.start()
+            assert pen.state("was") == "lost (its holder was killed)"
+            assert innocent.poll() is None
+        finally:
+            innocent.kill()
+
+
+# ── the code ──
+
+# Says every import that happens once the hub serves.
+IMPORTS = """
+import sys
+note = sys.argv[2]
+sys.argv = ["hub"]
+import bullpen.hub.main as main
+served = False
+write = main.place.write_hub_file
+def written(*words):
+    global served
+    write(*words)
+    served = True
+main.place.write_hub_file = written
+def noticed(event, args):
+    if served and event == "import":
+        import traceback
+        with open(note, "a") as file:
+            file.write(f"{args[0]}\\n")
+            where = [f for f in traceback.extract_stack() if "importlib" not in f.filename][-2:-1]
+            file.write("".join(f"    {f.filename}:{f.lineno} {f.line}\\n" for f in where))
+import traceback
+sys.addaudithook(noticed)
+main.main()
+"""
+
+
+def exercise(pen: Pen, repo: Path) -> None:
+    """Every route, whatever it answers, and the ways through the hub that matter."""
+    (pen.root / "roles" / "tree.yaml").write_text(
+        'name: tree\nagent_type: command\ncommand: ["/bin/cat"]\ndeliver: lines\n'
+        "worktree:\n  enabled: true\n  branch_from: main\n"
+    )
+    templates = pen.root / "pods" / "templates"
+    templates.joinpath("two.yaml").write_text(
+        "pod_name: two\nagents:\n  - name: member\n    role: tree\n    count: 2\n"
+    )
+    pen.run(name="plain")
+    pen.run(words=[], role="tree", name="tree", cwd=str(repo), prompt="hello")
+    hook(pen, "plain", "PreToolUse", "Bash")
+    pen.ask("POST", "/agents/plain/input", {"text": "x"})
+    with unix_connect(str(pen.home.socket(HUB)), "ws://localhost/agents/plain/terminal") as talk:
+        talk.send(b"typed")
+        talk.recv(10)
+    body = {**pen.launch(), "template": "two", "cwd": str(repo)}
+    body.pop("words")
+    list(pen.client().stream("pods", body=body))
+    pen.client().post("agents", "plain", "restart", grace=0)
+    pen.stop("tree")
+    paths = pen.ask("GET", "/openapi.json")[1]["paths"]
+    for path, methods in paths.items():
+        target = path.replace("{name}", "plain").replace("{id}", "1")
+        for method in methods:
+            if "stream" in path or path == "/shutdown":
+                continue
+            given = {} if method in ("post", "put", "patch") else None
+            for odd in (target, f"{target}?text=1", target.replace("plain", "plaim")):
+                with contextlib.suppress(json.JSONDecodeError):
+                    pen.ask(method.upper(), odd, given)
+    for odd in ("/docs", "/nowhere", "/events?after=x", "/events/stream?after=-1"):
+        with contextlib.suppress(json.JSONDecodeError):
+            pen.ask("GET", odd)
+    with contextlib.suppress(json.JSONDecodeError):
+        pen.ask("POST", "/gc", {"older_than_seconds": 0})
+    pen.ask("GET", "/agents", token="bullpen_wrong")
+    pen.run(name="last")
+    pen.stop("last")
+
+
+def test_b1_hub_imports_everything_before_it_serves(pen: Pen, tmp_path: Path) -> None:
+    repo, note = make_repo(tmp_path / "repo"), tmp_path / "imports"
+    note.touch()
+    with scripted_hub(pen, IMPORTS, str(note)):
+        exercise(pen, repo)
+    assert note.read_text() == ""
+
+
+def test_b1_code_that_is_deleted_under_a_hub_does_no_harm(pen: Pen, tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo")
+    places = [Path(path) for path in sys.path if path.endswith("site-packages")]
+    places.append(Path(sys.modules["bullpen"].__path__[0]).parent)
+    copies = [tmp_path / f"copy{number}" for number in range(len(places))]
+    for place, copy in zip(places, copies, strict=True):
+        skip = shutil.ignore_patterns("*.pth", "mypy*", "*__mypyc*", "schemathesis", "pip")
+        shutil.copytree(place, copy, symlinks=True, ignore=skip)
+    code = (
+        "import os, sys\n"
+        "sys.path[:] = [p for p in sys.path"
+        " if 'site-packages' not in p and not os.path.exists(p + '/bullpen')]\n"
+        "sys.path += sys.argv[2:]\nsys.argv = ['hub']\n"
+        "import bullpen.hub.main\nassert '/copy' in bullpen.hub.main.__file__\n"
+        "bullpen.hub.main.main()\n"
+    )
+    with scripted_hub(pen, code, *map(str, copies), PYTHONPATH=""):
+        before = pen.run(name="before")
+        for copy in copies:
+            shutil.rmtree(copy)
+        exercise(pen, repo)
+        assert pen.agents()["before"]["run"] == before["run"]
+        assert pen.state("before") == UNKNOWN
+        # Only a new factory needs the code: it says so, and nothing else suffers.
+        factory = [pid for pid, what in pen.processes().items() if what == "factory or holder"]
+        holders = {pen.holder(name) for name, a in pen.agents().items() if a["running"]}
+        for pid in set(factory) - holders:
+            kill(pid)
+        with pytest.raises(BullpenError, match=r"is gone, Bullpen was removed or upgraded"):
+            pen.run(name="after")
+        assert not pen.session("after").exists()
+        assert pen.stop("before")["words"] == "exited (signal 15)"
+    # The next hub runs whatever code is there now.
+    assert pen.run(name="after")["running"]

@@ -1,0 +1,167 @@
+"""`bullpen logs` and `bullpen record`, of agents that run and that ended."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.conftest import wait_until
+from tests.holder.conftest import MIB, Feed, Holder, python, shell, ticks
+
+from .conftest import SECONDS, Stage
+
+COLOURED = shell(r"printf '\033[1;31mred\033[0m w\303\266rld\r\n10%%\r100%%\n'")
+
+
+def ended(stage: Stage, name: str, argv: list[str], **fields: object) -> Holder:
+    holder = stage.agent(name, argv, **fields)
+    holder.wait_gone()
+    return holder
+
+
+@contextmanager
+def following(stage: Stage, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen(
+        [stage.bullpen, "logs", "-f", *words], env=stage.env(), stdout=subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout
+        process.stdout.close()
+
+
+def read_until(process: "subprocess.Popen[bytes]", wanted: bytes) -> bytes:
+    assert process.stdout
+    seen = b""
+    deadline = time.monotonic() + SECONDS
+    while wanted not in seen:
+        assert time.monotonic() < deadline, f"no {wanted!r} in {seen[-500:]!r}"
+        if select.select([process.stdout], [], [], 0.1)[0]:
+            piece = os.read(process.stdout.fileno(), 65536)
+            assert piece, f"it ended after {seen[-500:]!r}"
+            seen += piece
+    return seen
+
+
+def test_k3_logs_are_text_or_bytes(stage: Stage) -> None:
+    holder = ended(stage, "amy", COLOURED)
+    assert stage.run("logs", "amy").stdout.decode() == "red wörld\n100%\n"
+    assert stage.run("logs", "amy", "--raw").stdout == holder.log()
+    assert b"\x1b[1;31m" in holder.log()
+
+
+def test_k3_both_files_of_a_rotated_log_are_printed(stage: Stage) -> None:
+    holder = ended(stage, "amy", shell("seq 1 30000"), log_bytes=100_000)
+    kept = holder.log("output.log.1") + holder.log()
+    assert len(kept) > 100_000
+    assert stage.run("logs", "amy", "--raw").stdout == kept
+    assert stage.run("logs", "amy").stdout == kept.replace(b"\r\n", b"\n")
+
+
+def test_k3_following_ends_with_the_program_and_misses_nothing(stage: Stage) -> None:
+    # Rotated while it is followed.
+    code = "echo READY; read go; seq 1 20000; echo LAST"
+    stage.agent("amy", shell(code), log_bytes=2 * MIB)
+    with following(stage, "amy") as process:
+        read_until(process, b"READY\n")
+        typist = stage.person("attach", "amy")
+        typist.wait_for(b"READY")
+        typist.type(b"\r")
+        said = read_until(process, b"LAST\n")
+        assert process.wait(SECONDS) == 0
+    numbers = [line for line in said.split() if line.isdigit()]
+    assert numbers == [b"%d" % number for number in range(1, 20_001)]
+
+
+def test_k3_following_shows_lines_as_they_come_and_rests_between(stage: Stage) -> None:
+    feed = Feed(stage.factory, **stage.fields("amy"))
+    with following(stage, "amy") as process:
+        for number in range(20):
+            feed.say(b"line %d\r\n" % number)
+            assert read_until(process, b"line %d\n" % number)
+        used = ticks(process.pid)
+        deadline = time.monotonic() + 0.5
+        wait_until(lambda: time.monotonic() > deadline)
+        assert ticks(process.pid) - used <= 1  # it does not look again and again
+    feed.close()
+
+
+def test_k3_following_one_that_ended_prints_and_ends(stage: Stage) -> None:
+    ended(stage, "amy", COLOURED)
+    done = stage.run("logs", "-f", "amy")
+    assert done.returncode == 0
+    assert done.stdout.decode() == "red wörld\n100%\n"
+
+
+def test_k3_no_such_agent_names_the_near_one(stage: Stage) -> None:
+    ended(stage, "developer", COLOURED)
+    ended(stage, "amy", COLOURED)
+    done = stage.run("logs", "develper")
+    assert done.returncode == 4
+    assert done.stderr.decode() == "error: no agent called develper · did you mean developer?\n"
+    far = stage.run("logs", "xyzzy")
+    assert far.stderr.decode() == "error: no agent called xyzzy · known: amy, developer\n"
+    for verb in ("logs", "record"):
+        outside = stage.run(verb, "../sessions/amy")
+        assert outside.returncode == 4
+
+
+def test_k3_a_recording_is_what_was_shown_when(stage: Stage) -> None:
+    piece = "os.write(1, b'\\xc3'), os.write(1, b'\\xb6'), time.sleep(0.1)"
+    code = f"import os, time; [({piece}) for _ in '123']"
+    holder = ended(stage, "amy", python(code), rows=30, cols=100)
+    header, *events = [json.loads(line) for line in stage.run("record", "amy").stdout.splitlines()]
+    assert header["version"] == 2
+    assert header["title"] == "amy"
+    assert abs(header["timestamp"] - time.time()) < 100
+    assert "".join(text for _, _, text in events).encode() == holder.log()
+    assert [time for time, _, _ in events] == sorted(time for time, _, _ in events)
+    assert 0.15 < events[-1][0] - events[0][0] < 10
+
+
+def test_k3_the_recording_of_a_running_agent_knows_its_size(stage: Stage) -> None:
+    holder = stage.agent("amy", shell("echo READY; read go"), rows=30, cols=100)
+    wait_until(lambda: b"READY" in holder.log())
+    header, *_ = [json.loads(line) for line in stage.run("record", "amy").stdout.splitlines()]
+    assert (header["height"], header["width"]) == (30, 100)
+
+
+def test_k3_a_recording_of_rotated_logs_has_both(stage: Stage) -> None:
+    holder = ended(stage, "amy", shell("seq 1 30000"), log_bytes=100_000)
+    _, *events = [json.loads(line) for line in stage.run("record", "amy").stdout.splitlines()]
+    kept = holder.log("output.log.1") + holder.log()
+    assert "".join(text for _, _, text in events).encode() == kept
+
+
+def test_h6_the_verbs_import_nothing_heavy(stage: Stage) -> None:
+    ended(stage, "amy", COLOURED)
+    for words in (["attach", "amy"], ["logs", "amy"], ["record", "amy"]):
+        code = (
+            f"import sys; from bullpen.cli.main import run; run({words});"
+            "print(*sys.modules, file=sys.stderr)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=stage.env(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        loaded = {name.partition(".")[0] for name in done.stderr.split()}
+        assert "click" in loaded
+        assert not loaded & {
+            "pydantic",
+            "rich",
+            "fastapi",
+            "ruamel",
+            "asyncio",
+            "subprocess",
+            "avt",
+        }
