@@ -28,6 +28,8 @@ from bullpen.model.state import (
 )
 
 RUN = Launched(at=1.0, run="r1")
+BLOCKED = Blocked(on="permission", tool="Bash")
+SILENT = Silent(at=4, reason="no answer")
 HELD = Held(at=2.0, holder=10, child=11, missing="it reports no state")
 
 
@@ -50,12 +52,12 @@ def after(*seen: Observation) -> View:
         ([RUN, HELD], Unknown(missing="it reports no state")),
         ([RUN, Held(at=2, holder=1, child=2)], Starting()),
         ([RUN, HELD, told(3, Working(tool="Bash"))], Working(tool="Bash")),
-        ([RUN, HELD, told(3, Blocked(on="permission", tool="Bash"))], Blocked(on="permission", tool="Bash")),
+        ([RUN, HELD, told(3, BLOCKED)], BLOCKED),
         # a late notification does not overwrite a newer fact
         ([RUN, HELD, told(5, Idle()), told(4, Working())], Idle()),
         # out of reach: not known; back in reach: what it said last stands
-        ([RUN, HELD, told(3, Idle()), Silent(at=4, reason="no answer")], Unknown(missing="no answer")),
-        ([RUN, HELD, told(3, Idle()), Silent(at=4, reason="no answer"), HELD], Idle()),
+        ([RUN, HELD, told(3, Idle()), SILENT], Unknown(missing="no answer")),
+        ([RUN, HELD, told(3, Idle()), SILENT, HELD], Idle()),
         # an end is final
         ([RUN, HELD, Ran(at=4, code=0), told(5, Working())], Exited(code=0)),
         ([RUN, HELD, Gone(at=4, reason="killed"), HELD], Lost(reason="killed")),
