@@ -35,6 +35,19 @@ def hub_home() -> Iterator[tuple[Path, dict[str, str]]]:
             run(env, "hub", "stop")
 
 
+@contextmanager
+def real_hub(home: Path) -> Iterator[None]:
+    """A hub of that home with one agent, `amy`, for the rows of the hot verbs."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("BULLPEN_")}
+    env["BULLPEN_DIR"] = str(home)
+    run(env, "run", "--detach", "--name", "amy", "--", "sleep", "infinity")
+    try:
+        yield
+    finally:
+        run(env, "stop", "--all", "--grace", "0s")
+        run(env, "hub", "stop")
+
+
 def run(env: dict[str, str], *words: str, cwd: str = "/") -> str:
     """The installed command; its output."""
     call = {**env, "BULLPEN_DIR": ""} if words[0] == "init" else env

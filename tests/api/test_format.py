@@ -15,6 +15,7 @@ from bullpen.hub.http import agents
 from tests.api.conftest import HANDSHAKE, Inside, ask
 from tests.api.test_rights import STREAM, TABLE, TERMINAL, request
 
+NO_KEY = {"Sec-WebSocket-Key": "x"}
 ERRORS = {400, 401, 403, 404, 405, 409, 413, 422, 503}
 
 
@@ -45,6 +46,8 @@ def test_t9_errors_of_all_sorts_have_one_format(inside: Inside) -> None:
         (ask(inside.port, "GET", "/status", {"Host": "x"}), 403, "forbidden"),
         (ask(inside.port, "GET", "/x", HANDSHAKE), 401, "unauthorized"),
         (ask(inside.socket, "GET", "/x", HANDSHAKE), 404, "not_found"),
+        (ask(inside.socket, "GET", "/x", {"X": "y" * 70_000}), 431, "too_large"),
+        (ask(inside.socket, "GET", "/x", {**HANDSHAKE, **NO_KEY}), 400, "validation_error"),
     ]
     for answer, status, error in cases:
         assert (answer.status, answer.json["error"]) == (status, error)
@@ -52,6 +55,7 @@ def test_t9_errors_of_all_sorts_have_one_format(inside: Inside) -> None:
         assert answer.json["message"]
         assert answer.json["details"]["retryable"] is False
         assert answer.headers["content-type"] == "application/json"
+        assert {"date", "bullpen-version", "cache-control"} <= set(answer.headers)
     assert cases[3][0].headers["allow"]
 
 

@@ -56,7 +56,7 @@ def known_names(case: schemathesis.Case) -> None:
 
 @TESTED.parametrize()
 @settings(
-    max_examples=15,
+    max_examples=10,
     deadline=None,
     database=None,
     derandomize=True,

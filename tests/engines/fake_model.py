@@ -14,8 +14,10 @@ import contextlib
 import json
 import select
 import socket
+import sys
 import threading
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
@@ -111,6 +113,7 @@ class FakeModel(ABC):
 
     def __init__(self) -> None:
         self.requests: list[Asked] = []
+        self.mistakes: list[str] = []
         self._changed = threading.Condition()
         self._held: Counter[str] = Counter()
         self._released: set[str] = set()
@@ -123,8 +126,9 @@ class FakeModel(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failure: object, *_: object) -> None:
         self.close()
+        assert failure or not self.mistakes, "\n".join(self.mistakes)
 
     def close(self) -> None:
         with self._changed:
@@ -339,10 +343,13 @@ class Wire:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 64
     fake: FakeModel
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A CLI that was killed is no news; what went wrong in a fake is seen in `outcome`."""
+        """A CLI that was killed is no news; a mistake in a fake fails the test."""
+        if not isinstance(sys.exception(), OSError):
+            self.fake.mistakes.append(traceback.format_exc())
 
 
 class _Handler(BaseHTTPRequestHandler):

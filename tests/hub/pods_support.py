@@ -94,14 +94,17 @@ def launch(pen: Pen, body: dict[str, Any]) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     headers = {"content-type": "application/json"}
     path = str(pen.home.socket(HUB))
-    with wire.stream(path, "POST", "/pods", headers, json.dumps(body).encode(), 60.0) as answer:
+    data = json.dumps(body).encode()
+    rest = b""
+    with (
+        contextlib.suppress(wire.HubGone),
+        wire.stream(path, "POST", "/pods", headers, data, 60.0) as answer,
+    ):
         if answer.status != 200:
             return [json.loads(b"".join(answer))]
-        rest = b""
-        with contextlib.suppress(wire.HubGone):
-            for piece in answer:
-                *whole, rest = (rest + piece).split(b"\n")
-                lines += map(json.loads, filter(None, whole))
+        for piece in answer:
+            *whole, rest = (rest + piece).split(b"\n")
+            lines += map(json.loads, filter(None, whole))
     return lines
 
 

@@ -303,7 +303,8 @@ class LaterHolder:
         self.lock = os.open(self.session, os.O_RDONLY)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(pen.home.socket(name)))
+        self.path = pen.home.socket(name)
+        self.listener.bind(str(self.path))
         self.listener.listen()
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -342,7 +343,10 @@ class LaterHolder:
                     line.sendall(pack("K", {"for": "A"}) + pack("Y", b"") + pack("P", b"\x1b[Hhi"))
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):  # closing alone does not wake who waits in accept
+            self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
+        self.path.unlink(missing_ok=True)
         lock, self.lock = self.lock, -1
         if lock >= 0:
             os.close(lock)

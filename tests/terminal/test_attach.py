@@ -6,6 +6,7 @@ import termios
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from bullpen.terminal.undo import KITTY_DEPTH
 from tests.conftest import wait_until
@@ -28,6 +29,12 @@ while piece := os.read(0, 65536):
     os.write(1, piece.hex().encode())
 """
 )
+
+
+def slow(value: object) -> ParameterSet:
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
 DETACHED = b"[detached from amy \xc2\xb7 bullpen attach amy]"
 
 
@@ -42,6 +49,7 @@ def test_a1_keys_and_output_go_through(stage: Stage) -> None:
     assert person.settings == person.before
 
 
+@pytest.mark.slow
 def test_a1_the_agent_goes_on_and_is_shown_again_at_the_next_attach(stage: Stage) -> None:
     holder = stage.agent("amy", HEXER)
     first = stage.person("attach", "amy")
@@ -55,6 +63,7 @@ def test_a1_the_agent_goes_on_and_is_shown_again_at_the_next_attach(stage: Stage
     second.detach()
 
 
+@pytest.mark.slow
 def test_a1_the_program_has_the_size_of_the_terminal_and_its_changes(stage: Stage) -> None:
     stage.agent("amy", SIZER)
     person = stage.person("attach", "amy", size=(30, 90))
@@ -64,7 +73,9 @@ def test_a1_the_program_has_the_size_of_the_terminal_and_its_changes(stage: Stag
     person.detach()
 
 
-@pytest.mark.parametrize("key", [b"\x1c", b"\x1b[92;5u", b"\x1b[92;5:1u", b"\x1b[27;5;92~"])
+@pytest.mark.parametrize(
+    "key", [b"\x1b[92;5:1u", *map(slow, (b"\x1c", b"\x1b[92;5u", b"\x1b[27;5;92~"))]
+)
 def test_a1_the_key_leaves_also_when_the_program_changed_the_keyboard(
     stage: Stage, key: bytes
 ) -> None:
@@ -93,6 +104,7 @@ def test_a1_leaving_undoes_every_mode(stage: Stage) -> None:
     assert person.settings == person.before
 
 
+@pytest.mark.slow
 def test_a1_a_quiet_program_leaves_a_terminal_undisturbed(stage: Stage) -> None:
     stage.agent("amy", HEXER)
     person = stage.person("attach", "amy")
@@ -102,7 +114,7 @@ def test_a1_a_quiet_program_leaves_a_terminal_undisturbed(stage: Stage) -> None:
         assert disturbing not in said
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *map(slow, (signal.SIGHUP, signal.SIGINT))])
 def test_a1_a_client_that_is_told_to_end_restores_the_terminal(stage: Stage, number: int) -> None:
     holder = stage.agent("amy", LOUD)
     person = stage.person("attach", "amy")
@@ -115,6 +127,7 @@ def test_a1_a_client_that_is_told_to_end_restores_the_terminal(stage: Stage, num
     assert alive(holder.child)
 
 
+@pytest.mark.slow
 def test_a1_reset_repairs_what_a_killed_client_left(stage: Stage) -> None:
     stage.agent("amy", LOUD)
     person = stage.person("attach", "amy")
@@ -147,6 +160,7 @@ def test_a1_mouse_and_paste_reach_the_program_as_they_are(stage: Stage) -> None:
     person.detach()
 
 
+@pytest.mark.slow
 def test_a1_escape_alone_gets_through(stage: Stage) -> None:
     stage.agent("amy", HEXER)
     person = stage.person("attach", "amy")
@@ -181,6 +195,7 @@ def test_a1_the_end_of_the_program_is_told(stage: Stage) -> None:
     assert person.settings == person.before
 
 
+@pytest.mark.slow
 def test_a1_so_is_a_signal(stage: Stage) -> None:
     stage.agent("amy", shell("echo READY; read line; kill -9 $$"))
     person = stage.person("attach", "amy")
@@ -190,6 +205,7 @@ def test_a1_so_is_a_signal(stage: Stage) -> None:
     assert b"amy ended: signal 9 (SIGKILL)" in person.seen
 
 
+@pytest.mark.slow
 def test_a1_a_holder_that_is_killed_is_told_from_an_end(stage: Stage) -> None:
     holder = stage.agent("amy", LOUD)
     person = stage.person("attach", "amy")
@@ -215,6 +231,7 @@ def test_a1_watching_types_nothing_and_changes_no_size(stage: Stage) -> None:
     assert modes_left_on(person.seen) == set()
 
 
+@pytest.mark.slow
 def test_a1_a_slow_terminal_is_attached_again_and_ends_up_right(stage: Stage) -> None:
     # More than the holder keeps for a client, while nobody reads the terminal.
     code = (
@@ -232,6 +249,7 @@ def test_a1_a_slow_terminal_is_attached_again_and_ends_up_right(stage: Stage) ->
     person.detach()
 
 
+@pytest.mark.slow
 def test_a1_the_detach_key_works_while_the_terminal_takes_nothing(stage: Stage) -> None:
     stage.agent("amy", shell("stty -echo; read go; yes"))
     person = stage.person("attach", "amy")
@@ -245,6 +263,7 @@ def test_a1_the_detach_key_works_while_the_terminal_takes_nothing(stage: Stage) 
     assert DETACHED in person.seen
 
 
+@pytest.mark.slow
 def test_a1_the_detach_key_is_a_setting(stage: Stage) -> None:
     (stage.root / "config.yaml").write_text("detach_key: ctrl-a\n")
     stage.agent("amy", HEXER)
@@ -256,6 +275,7 @@ def test_a1_the_detach_key_is_a_setting(stage: Stage) -> None:
     assert person.wait() == 0
 
 
+@pytest.mark.slow
 def test_a2_the_title_says_who_and_how_to_leave_and_goes_away(stage: Stage) -> None:
     stage.agent("amy", LOUD)
     person = stage.person("attach", "amy")
@@ -298,6 +318,7 @@ def test_a1_without_a_terminal_the_alternatives_are_named(stage: Stage) -> None:
     assert b"bullpen logs -f amy" in done.stderr
 
 
+@pytest.mark.slow
 def test_a1_an_agent_cannot_attach_to_itself(stage: Stage) -> None:
     stage.agent("amy", HEXER)
     done = stage.run("attach", "amy", BULLPEN_ACTOR="amy")
@@ -307,6 +328,7 @@ def test_a1_an_agent_cannot_attach_to_itself(stage: Stage) -> None:
     assert b"attach needs a terminal" in other.stderr
 
 
+@pytest.mark.slow
 def test_a1_an_agent_without_a_terminal_is_said_to_have_none(stage: Stage) -> None:
     stage.agent("amy", ["/bin/cat"], mode="pipe")
     person = stage.person("attach", "amy")
@@ -333,6 +355,7 @@ def test_a1_a_holder_that_does_not_answer_is_not_waited_for(
         os.kill(holder.pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 def test_a1_the_ssh_agent_of_the_person_is_pointed_at(stage: Stage, tmp_path: Path) -> None:
     stage.agent("amy", HEXER)
     person = stage.person("attach", "amy", SSH_AUTH_SOCK=str(tmp_path / "agent.1"))
@@ -341,6 +364,7 @@ def test_a1_the_ssh_agent_of_the_person_is_pointed_at(stage: Stage, tmp_path: Pa
     person.detach()
 
 
+@pytest.mark.slow
 def test_a1_stopped_and_continued_it_is_attached_anew(stage: Stage) -> None:
     stage.agent("amy", LOUD)
     person = stage.person("attach", "amy")

@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.conftest import wait_until
 from tests.holder.conftest import MIB, Feed, Holder, python, shell, ticks
 
@@ -57,6 +59,7 @@ def test_k3_logs_are_text_or_bytes(stage: Stage) -> None:
     assert b"\x1b[1;31m" in holder.log()
 
 
+@pytest.mark.slow
 def test_k3_both_files_of_a_rotated_log_are_printed(stage: Stage) -> None:
     holder = ended(stage, "amy", shell("seq 1 30000"), log_bytes=100_000)
     kept = holder.log("output.log.1") + holder.log()
@@ -80,6 +83,7 @@ def test_k3_following_ends_with_the_program_and_misses_nothing(stage: Stage) -> 
     assert numbers == [b"%d" % number for number in range(1, 20_001)]
 
 
+@pytest.mark.slow
 def test_k3_following_shows_lines_as_they_come_and_rests_between(stage: Stage) -> None:
     feed = Feed(stage.factory, **stage.fields("amy"))
     with following(stage, "amy") as process:
@@ -93,6 +97,7 @@ def test_k3_following_shows_lines_as_they_come_and_rests_between(stage: Stage) -
     feed.close()
 
 
+@pytest.mark.slow
 def test_k3_following_one_that_ended_prints_and_ends(stage: Stage) -> None:
     ended(stage, "amy", COLOURED)
     done = stage.run("logs", "-f", "amy")
@@ -100,6 +105,7 @@ def test_k3_following_one_that_ended_prints_and_ends(stage: Stage) -> None:
     assert done.stdout.decode() == "red wörld\n100%\n"
 
 
+@pytest.mark.slow
 def test_k3_no_such_agent_names_the_near_one(stage: Stage) -> None:
     ended(stage, "developer", COLOURED)
     ended(stage, "amy", COLOURED)
@@ -126,6 +132,7 @@ def test_k3_a_recording_is_what_was_shown_when(stage: Stage) -> None:
     assert 0.15 < events[-1][0] - events[0][0] < 10
 
 
+@pytest.mark.slow
 def test_k3_the_recording_of_a_running_agent_knows_its_size(stage: Stage) -> None:
     holder = stage.agent("amy", shell("echo READY; read go"), rows=30, cols=100)
     wait_until(lambda: b"READY" in holder.log())
@@ -133,6 +140,7 @@ def test_k3_the_recording_of_a_running_agent_knows_its_size(stage: Stage) -> Non
     assert (header["height"], header["width"]) == (30, 100)
 
 
+@pytest.mark.slow
 def test_k3_a_recording_of_rotated_logs_has_both(stage: Stage) -> None:
     holder = ended(stage, "amy", shell("seq 1 30000"), log_bytes=100_000)
     _, *events = [json.loads(line) for line in stage.run("record", "amy").stdout.splitlines()]
@@ -140,6 +148,7 @@ def test_k3_a_recording_of_rotated_logs_has_both(stage: Stage) -> None:
     assert "".join(text for _, _, text in events).encode() == kept
 
 
+@pytest.mark.slow
 def test_h6_the_verbs_import_nothing_heavy(stage: Stage) -> None:
     ended(stage, "amy", COLOURED)
     for words in (["attach", "amy"], ["logs", "amy"], ["record", "amy"]):

@@ -1,7 +1,8 @@
 """Takes credentials out of text: values that are known, and forms that are recognised.
 
-Used by the log, on everything that it writes, and for what is kept of hooks. Does no I/O. What it takes for a
-credential and is none costs a word of a log line; the other mistake costs a credential.
+Used by the log, on everything that it writes, and for what is kept of hooks. Does no I/O.
+What it takes for a credential and is none costs a word of a log line; the other mistake
+costs a credential.
 Text may be hostile: every pattern has to be linear in its length.
 """
 

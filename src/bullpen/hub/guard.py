@@ -179,11 +179,11 @@ class _Answer:
         self.is_begun = True
         self.is_over = message["type"].endswith("body") and not message.get("more_body")
         if message["type"].endswith("http.response.start"):  # also of a refused WebSocket
-            message["headers"] = [*message["headers"], *_common(message["headers"])]
+            message["headers"] = [*message["headers"], *common_headers(message["headers"])]
         await self.send(message)
 
 
-def _common(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def common_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """What every answer has, unless it says otherwise itself."""
     given = {name.lower() for name, _ in headers}
     common = [

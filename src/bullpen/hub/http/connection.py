@@ -11,7 +11,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from bullpen.hub.guard import error_body
+from bullpen.hub.guard import common_headers, error_body
 
 HEAD_BYTES = 1 << 16
 HEADERS = 100
@@ -109,13 +109,15 @@ class Connection(HttpToolsProtocol):
         if self.cycle is None or self.cycle.response_complete:
             status, error, message = problem
             body = error_body(status, error, message, {})
-            head = (
-                f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
-                "content-type: application/json\r\n"
-                f"content-length: {len(body)}\r\n"
-                "connection: close\r\n\r\n"
-            )
-            self.transport.write(head.encode() + body)
+            headers = [
+                (b"content-type", b"application/json"),
+                (b"content-length", b"%d" % len(body)),
+                (b"connection", b"close"),
+                *common_headers([]),
+            ]
+            first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+            lines = b"".join(b"%s: %s\r\n" % header for header in headers)
+            self.transport.write(first + lines + b"\r\n" + body)
         self.transport.close()
 
     def _too_slow(self) -> None:

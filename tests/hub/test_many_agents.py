@@ -1,0 +1,113 @@
+"""Five hundred agents on one hub. Figures are printed; asserted are ratios and sanity only."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import BULLPEN, wait_until
+from tests.holder.conftest import alive
+from tests.hub.conftest import SLEEP, Pen, cpu_seconds, quiet_for
+
+AGENTS = 500
+AT_ONCE = 16
+IDLE_SECONDS = 5.0
+
+pytestmark = pytest.mark.slow
+
+
+def memory(pid: int, field: str) -> float:
+    """MB of that field of smaps_rollup."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(field)) / 1024
+
+
+def timed(argv: list[str], env: dict[str, str], times: int = 9) -> float:
+    """Milliseconds, the median."""
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        subprocess.run(argv, env=env, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        taken.append((time.perf_counter() - began) * 1000)
+    return statistics.median(taken)
+
+
+def test_b7_five_hundred_agents(pen: Pen) -> None:
+    hub = pen.start()
+    bare = [os.path.realpath(sys.executable), "-S", "-E", "-c", "pass"]
+    env = {**pen.env, "BULLPEN_DIR": str(pen.root)}
+    few = timed([str(BULLPEN), "list"], env)
+    base = timed(bare, env)
+    empty_hub = memory(hub, "Pss:")
+
+    def launch(number: int) -> float:
+        began = time.perf_counter()
+        assert pen.run(*SLEEP, name=f"a{number}")["running"]
+        return (time.perf_counter() - began) * 1000
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        each = list(pool.map(launch, range(AGENTS)))
+    whole = time.perf_counter() - began
+    first, last = statistics.median(each[:50]), statistics.median(each[-50:])
+    print(
+        f"\n{AGENTS} launched in {whole:.1f} s: {whole / AGENTS * 1000:.1f} ms each"
+        f" ({AT_ONCE} at once; an answer takes {first:.0f} ms at first, {last:.0f} ms at last)"
+    )
+    assert last < 5 * first + 50, "a start costs more, the more there are"
+
+    listed = pen.cli("list")
+    assert listed.code == 0
+    assert len(listed.out.splitlines()) == AGENTS + 1
+    base, many = (timed(bare, env) + base) / 2, timed([str(BULLPEN), "list"], env)
+    print(f"list: {few:.1f} ms with none, {many:.1f} ms with {AGENTS}; bare Python {base:.1f} ms")
+    assert many < 10 * base + 100
+
+    holders = [pen.holder(name) for name in pen.agents()]
+    samples = [memory(pid, "Pss:") for pid in holders[::10]]
+    print(
+        f"memory (PSS): hub {empty_hub:.0f} MB empty, {memory(hub, 'Pss:'):.0f} MB with {AGENTS};"
+        f" a holder {statistics.mean(samples):.2f} MB"
+    )
+    assert memory(hub, "Pss:") < empty_hub + 0.5 * AGENTS
+    assert statistics.mean(samples) < 4
+
+    quiet_for(1.0)  # what is left to do after the last answer
+    processes = [hub, *holders]
+    before = {pid: cpu_seconds(pid) for pid in processes}
+    quiet_for(IDLE_SECONDS)
+    spent = {pid: cpu_seconds(pid) - before[pid] for pid in processes}
+    share = {what: value / IDLE_SECONDS * 100 for what, value in (("hub", spent[hub]),)}
+    others = (sum(spent.values()) - spent[hub]) / IDLE_SECONDS * 100
+    print(f"idle: hub {share['hub']:.2f} % of a core, all holders {others:.2f} %")
+    assert share["hub"] < 1.0
+    assert others < 1.0
+
+    pen.kill_hub()
+    began = time.perf_counter()
+    hub = pen.start()
+    print(f"killed -9 and started again: all found in {time.perf_counter() - began:.1f} s")
+    agents = pen.agents()
+    assert len(agents) == AGENTS
+    assert {agent["words"] for agent in agents.values()} == {"unknown (it reports no state)"}
+
+    programs = [pen.program(name) for name in agents]
+    began = time.perf_counter()
+    stopped = pen.cli("stop", "--all", "--json", seconds=300)
+    whole = time.perf_counter() - began
+    assert stopped.code == 0, stopped.err
+    assert len(json.loads(stopped.out)) == AGENTS
+    print(f"stop --all: {whole:.1f} s, {whole / AGENTS * 1000:.1f} ms each")
+    assert not any(map(alive, programs))
+    wait_until(lambda: not any(map(alive, holders)))
+    assert list((pen.root / "sockets").glob("agent.*")) == []
+    kinds = [event["kind"] for event in pen.events()]
+    assert kinds.count("agent.started") == kinds.count("agent.stopped") == AGENTS
+    assert pen.cli("hub", "stop").code == 0
+    wait_until(lambda: pen.processes() == {})
