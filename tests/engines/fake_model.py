@@ -117,7 +117,7 @@ class FakeModel(ABC):
         self._changed = threading.Condition()
         self._held: Counter[str] = Counter()
         self._released: set[str] = set()
-        self._spent: Counter[tuple[str | None, Step]] = Counter()
+        self._spent: Counter[tuple[str | None, int, Step]] = Counter()
         self._closed = False
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.fake = self
@@ -255,9 +255,12 @@ class FakeModel(ABC):
         return "answered"
 
     def _due(self, asked: Asked, step: Step, times: int | None) -> bool:
+        """Whether a step that happens only so many times happens once more, for this prompt."""
+        scripts = sum(find_script(entry.text) is not None for entry in self.read(asked.body))
+        key = asked.session, scripts, step
         with self._changed:
-            self._spent[asked.session, step] += 1
-            return times is None or self._spent[asked.session, step] <= times
+            self._spent[key] += 1
+            return times is None or self._spent[key] <= times
 
     def _hold(self, name: str, wire: "Wire") -> None:
         deadline = time.monotonic() + _HELD_SECONDS

@@ -85,7 +85,6 @@ class Session:
         self._deny += options.get("--disallowedTools", [])
         self._prompt_id = ""
         self._started = time.time()
-        self._spent: Counter[Step] = Counter()
         self._state_file = self.config / "sessions" / f"{os.getpid()}.json"
         self.write_state(None)
 
@@ -190,6 +189,7 @@ class Session:
         self.denials: list[dict[str, Any]] = []
         self._answered = 0
         self._in_tool = False
+        self._spent: Counter[Step] = Counter()
         began = time.monotonic()
         result: dict[str, Any]
         try:

@@ -20,7 +20,7 @@ from tests.worktrees.conftest import git
 # Runs the hub with one function wrapped: the n-th time that it is called, the process kills
 # itself before or after it. `module:function:n:moment`; a method is `module:Class.function`.
 DEADLY = """
-import asyncio, functools, importlib, inspect, os, signal, sys
+import importlib, inspect, itertools, os, signal, sys
 
 spec = sys.argv[2]
 sys.argv = ["hub"]
@@ -30,35 +30,27 @@ owner = importlib.import_module(module)
 for parent in parents:
     owner = getattr(owner, parent)
 real = getattr(owner, name)
-calls = 0
+calls = itertools.count(1)
 
 
-def is_time(at):
-    global calls
-    if at == "before":
-        calls += 1
-    return at == moment and calls == int(number)
-
-
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
+def die_if(at, call):
+    if at == moment and call == int(number):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if inspect.iscoroutinefunction(real):
     async def wrapped(*args, **kwargs):
-        if is_time("before"):
-            die()
+        call = next(calls)
+        die_if("before", call)
         result = await real(*args, **kwargs)
-        if is_time("after"):
-            die()
+        die_if("after", call)
         return result
 else:
     def wrapped(*args, **kwargs):
-        if is_time("before"):
-            die()
+        call = next(calls)
+        die_if("before", call)
         result = real(*args, **kwargs)
-        if is_time("after"):
-            die()
+        die_if("after", call)
         return result
 
 import bullpen.hub.main
@@ -130,26 +122,21 @@ def deadly_hub(pen: Pen, spec: str) -> Iterator["subprocess.Popen[bytes]"]:
         assert was_reached, f"{spec} was not reached"
 
 
-def on_disk(pen: Pen, repo: Path) -> dict[str, Any]:
-    """Everything of agents and worktrees that a launch may change."""
-    sessions = {}
-    for place in sorted((pen.root / "sessions").iterdir()):
-        files = {path.name for path in place.iterdir()} - {"output.log", "output.timing", "api"}
-        contents = {
-            name: (place / name).read_text() for name in sorted(files) if (place / name).is_file()
-        }
-        sessions[place.name] = {"files": files, **contents}
-    trees = {
-        place.name: sorted(path.name for path in place.iterdir())
-        for place in sorted((pen.root / "worktrees").iterdir())
-        if not place.name.startswith(".")
-    }
+def on_disk(pen: Pen, repo: Path) -> dict[str, str]:
+    """Everything of agents and worktrees that a launch may change. Logs are added to."""
+    found = {}
+    for path in sorted((pen.root / "sessions").rglob("*")):
+        if path.name not in ("output.log", "output.timing", "api"):
+            name = str(path.relative_to(pen.root))
+            found[name] = path.read_text() if path.is_file() else ""
+    for place in sorted((pen.root / "worktrees").iterdir()):
+        if not place.name.startswith("."):
+            found[f"worktrees/{place.name}"] = str(sorted(path.name for path in place.iterdir()))
     return {
-        "sessions": sessions,
-        "trees": trees,
+        **found,
         "branches": git(repo, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads"),
         "git": git(repo, "worktree", "list", "--porcelain"),
-        "sockets": sorted(path.name for path in (pen.root / "sockets").glob("agent.*")),
+        "sockets": str(sorted(path.name for path in (pen.root / "sockets").glob("agent.*"))),
     }
 
 

@@ -480,3 +480,24 @@ def test_k2_stopped_client_stalls_neither_the_program_nor_others(pen: Pen) -> No
         watcher.wait()
         if watcher.stdout:
             watcher.stdout.close()
+
+
+@pytest.mark.slow
+def test_b1_restarts_of_the_hub_fail_no_command(pen: Pen) -> None:
+    pen.run(*counter(0.05), name="c0")
+    storm = Storm(pen, 1)
+    listener = Listener(pen)
+    storm.begin(storm.start_and_stop, storm.start_and_stop, storm.look)
+    hubs = {pen.pid}
+    for _ in range(4):
+        assert pen.cli("hub", "restart").code == 0
+        hubs.add(pen.pid)
+    storm.end()
+    assert len(hubs) == 5
+    assert storm.refused == []
+    assert_counted(pen.log("c0"))
+    assert_sound(pen)
+    recorded = [event["id"] for event in pen.events()]
+    wait_until(lambda: listener.ids[-1:] == recorded[-1:], 10)
+    listener.close()
+    assert listener.ids == recorded

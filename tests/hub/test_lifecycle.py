@@ -342,6 +342,32 @@ def test_b8_restart_does_not_trip_over_a_client_that_reads_nothing(tidy: Pen) ->
     assert again["running"]
 
 
+def test_b8_restarts_and_stops_at_once_leave_one_program_or_none(tidy: Pen) -> None:
+    tidy.run(name="busy")
+    for _ in range(3):
+        asked = ["POST /agents/busy/restart?grace=0"] * 3 + ["DELETE /agents/busy?grace=0"] * 2
+        answers = together(*[lambda words=words: tidy.ask(*words.split()) for words in asked])
+        assert {status for status, _ in answers} <= {200, 409}, answers
+        programs = [pid for pid, what in tidy.processes().items() if what.startswith(SLEEP[0])]
+        running = tidy.agents()["busy"]["running"]
+        assert len(programs) == running
+    tidy.stop("busy")
+    kinds = Counter(event["kind"] for event in tidy.events("busy"))
+    assert kinds["agent.started"] == kinds["agent.stopped"] >= 2
+
+
+def test_b8_stop_of_an_agent_that_is_being_started_ends_it(tidy: Pen) -> None:
+    for number in range(5):
+        name = f"cut-off{number}"
+
+        def stop(name: str = name) -> Any:
+            wait_until(lambda: name in tidy.agents())
+            return tidy.stop(name)
+
+        together(lambda name=name: tidy.run(name=name), stop)
+        assert tidy.state(name) == "exited (signal 15)"
+
+
 # ── what is kept, what is told ──
 
 

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -113,7 +114,10 @@ def test_b3_end_on_a_full_disk_is_recorded_when_there_is_room(tmp_path: Path) ->
         assert pen.events("goes", "agent.stopped") == []
         (disk / "filler").unlink()
         wait_until(lambda: len(pen.events("goes", "agent.stopped")) == 1)
-        assert len(pen.events("goes", "agent.stopping")) == 1
+        kinds = [
+            event["kind"] for event in pen.events("goes") if "grace" in event or "code" in event
+        ]
+        assert kinds == ["agent.stopping", "agent.stopped"]
 
 
 def test_b1_read_only_home_is_named(tmp_path: Path) -> None:
@@ -148,6 +152,7 @@ def test_k2_deleted_socket_of_an_agent_is_made_anew(pen: Pen) -> None:
     wait_until(lambda: pen.state("cut") == UNKNOWN)
     assert pen.ask("GET", "/agents/cut/screen")[0] == 200
     assert pen.stop("cut")["words"] == "exited (signal 15)"
+    wait_until(lambda: not alive(pen.holder("cut")))
     assert not path.exists()
 
 
@@ -293,7 +298,7 @@ def test_h5_home_with_a_long_path(tmp_path: Path) -> None:
 # ── other versions ──
 
 
-class LaterHolder:
+class PretendedHolder:
     """A holder of a protocol that has grown: more fields, more frames. It holds nothing."""
 
     def __init__(self, pen: Pen, name: str) -> None:
@@ -314,8 +319,9 @@ class LaterHolder:
                 line, _ = self.listener.accept()
                 threading.Thread(target=self._talk, args=(line,), daemon=True).start()
 
-    def _talk(self, line: socket.socket) -> None:
-        greeting = {
+    @property
+    def greeting(self) -> dict[str, Any]:
+        return {
             "version": 2,
             "name": "x",
             "pid": os.getpid(),
@@ -327,7 +333,9 @@ class LaterHolder:
             "tag": self.run,
             "colour": {"deep": ["blue"]},
         }
-        line.sendall(pack("H", greeting) + pack("Z", b"\xff\0not JSON") + pack("!", {"a": 1}))
+
+    def _talk(self, line: socket.socket) -> None:
+        line.sendall(pack("H", self.greeting) + pack("Z", b"\xff\0not JSON") + pack("!", {"a": 1}))
         with contextlib.suppress(OSError):
             while data := line.recv(4096):
                 self.asked.append(data[:1])
@@ -352,9 +360,50 @@ class LaterHolder:
             os.close(lock)
 
 
+class HastyHolder(PretendedHolder):
+    """Its program ends while it greets: all that it says comes at once."""
+
+    def _talk(self, line: socket.socket) -> None:
+        record = {"tag": self.run, "code": 4, "signal": None, "ended": time.time()}
+        line.sendall(pack("H", self.greeting) + pack("E", record))
+        line.close()
+
+
+class MadHolder(PretendedHolder):
+    """Greets, and then speaks nonsense, and so once more with everybody."""
+
+    def _talk(self, line: socket.socket) -> None:
+        line.sendall(pack("H", self.greeting) + b"O\xff\xff\xff\xff")
+        line.close()
+
+
+def test_k2_end_that_comes_with_the_greeting_is_heard(pen: Pen) -> None:
+    session_file(pen, "hasty")
+    holder = HastyHolder(pen, "hasty")
+    try:
+        pen.start()
+        wait_until(lambda: pen.state("hasty") == "exited (4)")
+    finally:
+        holder.close()
+
+
+def test_b2_holder_that_speaks_nonsense_is_asked_again_and_not_lost(pen: Pen) -> None:
+    session_file(pen, "mad")
+    holder = MadHolder(pen, "mad")
+    try:
+        pen.start()
+        assert pen.state("mad").startswith("unknown")
+        with pytest.raises(BullpenError):
+            pen.stop("mad")
+        assert pen.agents()["mad"]["running"]
+    finally:
+        holder.close()
+    wait_until(lambda: pen.state("mad").startswith("lost"))
+
+
 def test_k2_holder_of_a_later_version_is_understood(pen: Pen) -> None:
     session_file(pen, "later", engine="command", shoe_size=43)
-    holder = LaterHolder(pen, "later")
+    holder = PretendedHolder(pen, "later")
     try:
         pen.start()
         assert pen.state("later") == UNKNOWN
@@ -516,9 +565,34 @@ def test_b8_stop_of_a_holder_that_stands_still_says_so_and_happens_later(pen: Pe
     wait_until(lambda: pen.state("frozen") == "exited (signal 15)")
 
 
-# A program that asked the kernel not to be killed with its holder.
+def test_b2_hub_without_free_descriptors_loses_nobody(pen: Pen) -> None:
+    hub = pen.start()
+    for number in range(4):
+        pen.run(name=f"a{number}")
+    names = [f"a{number}" for number in range(4)]
+    before = resource.prlimit(hub, resource.RLIMIT_NOFILE)
+    used = max(int(path.name) for path in Path(f"/proc/{hub}/fd").iterdir())
+    resource.prlimit(hub, resource.RLIMIT_NOFILE, (used + 3, before[1]))
+    for _ in range(3):
+        with contextlib.suppress(BullpenError):
+            pen.run(name="late")
+    kill(pen.holder("a0"))
+    client = pen.connect("a1")
+    client.stop(grace=0)
+    resource.prlimit(hub, resource.RLIMIT_NOFILE, before)
+    wait_until(lambda: pen.state("a0") == "lost (its holder was killed)", 60)
+    wait_until(lambda: pen.state("a1") == "exited (signal 15)", 60)
+    assert {pen.state(name) for name in names[2:]} == {UNKNOWN}
+    if "late" not in pen.agents():  # it may have got through
+        pen.run(name="late")
+    assert pen.state("late") == UNKNOWN
+    assert pen.pid == hub
+
+
+# A program that asked the kernel not to be killed with its holder, nor to be hung up.
 CLINGER = """
-import ctypes, sys, time
+import ctypes, signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
 ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
 print("READY", flush=True)
 time.sleep(1000)

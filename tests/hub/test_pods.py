@@ -27,6 +27,7 @@ from tests.hub.pods_support import (
 )
 from tests.worktrees.conftest import commit, git, make_repo
 
+Scene = tuple[Pen, Path, dict[str, str], dict[str, Any]]
 TREE = "worktree: {enabled: true, branch_from: main}"
 
 
@@ -484,7 +485,7 @@ UNDO_STEPS = [
 
 
 @pytest.fixture(scope="module")
-def scene() -> Iterator[tuple[Pen, Path, dict[str, Any], dict[str, Any]]]:
+def scene() -> Iterator[Scene]:
     with made_pen() as pen:
         repo = make_repo(pen.root.parent / "repo")
         write_role(pen, "worker", list(SLEEP), TREE)
@@ -511,37 +512,33 @@ def scene() -> Iterator[tuple[Pen, Path, dict[str, Any], dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("step", LAUNCH_STEPS)
-def test_p5_hub_killed_while_it_launches_takes_everything_back(
-    scene: tuple[Pen, Path, dict[str, Any], dict[str, Any]], step: str
-) -> None:
+def test_p5_hub_killed_while_it_launches_takes_everything_back(scene: Scene, step: str) -> None:
     killed_and_back(scene, "four", step)
 
 
 @pytest.mark.parametrize("step", UNDO_STEPS)
-def test_p5_hub_killed_while_it_takes_back_goes_on_with_it(
-    scene: tuple[Pen, Path, dict[str, Any], dict[str, Any]], step: str
-) -> None:
+def test_p5_hub_killed_while_it_takes_back_goes_on_with_it(scene: Scene, step: str) -> None:
     killed_and_back(scene, "doomed", step)
 
 
-def killed_and_back(
-    scene: tuple[Pen, Path, dict[str, Any], dict[str, Any]], template: str, step: str
-) -> None:
+def killed_and_back(scene: Scene, template: str, step: str) -> None:
     pen, repo, before, shown = scene
     body = asked(pen, template, repo)
     with deadly_hub(pen, step):
         launch(pen, body)
     pen.start()
-    assert pen.agents() == shown
-    assert holders(pen) == set()
-    assert on_disk(pen, repo) == before
-    failed = pen.events(kind="pod.failed")[-1]
-    assert (failed["id"], failed["killed"]) == (body["run"], True)
-    assert pen.cli("hub", "stop").code == 0
+    try:
+        assert pen.agents() == shown
+        assert holders(pen) == set()
+        assert on_disk(pen, repo) == before
+        failed = pen.events(kind="pod.failed")[-1]
+        assert (failed["id"], failed["killed"]) == (body["run"], True)
+    finally:
+        assert pen.cli("hub", "stop").code == 0
 
 
 def test_p5_pod_stands_when_the_hub_is_killed_right_after(
-    scene: tuple[Pen, Path, dict[str, Any], dict[str, Any]],
+    scene: Scene,
 ) -> None:
     pen, repo, _before, _shown = scene
     with deadly_hub(pen, f"{INTENT}:forget_aside:1:before"):

@@ -3,6 +3,7 @@
 import os
 import signal
 import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from bullpen.terminal.undo import KITTY_DEPTH
 from tests.conftest import wait_until
 from tests.holder.conftest import HEXER, SIZER, alive, python, shell
 
-from .conftest import Stage, modes_left_on
+from .conftest import Person, Stage, modes_left_on
 
 # Turns everything on that a terminal has, says READY, then says in hexadecimal what it is given.
 EVERYTHING_ON = (
@@ -172,17 +173,35 @@ def test_a1_escape_alone_gets_through(stage: Stage) -> None:
     person.detach()
 
 
-def test_a1_what_was_typed_after_the_key_does_not_reach_the_shell(stage: Stage) -> None:
-    stage.agent("amy", HEXER)
+def shell_after_attach(stage: Stage) -> Person:
+    """A shell script that attaches, and then says what else it was given to read."""
     script = stage.root / "script"
-    command = f'{stage.bullpen} attach amy; echo BACK; read -t 0.2 line; echo "read:[$line]"'
-    script.write_text(command)
-    person = stage.person(argv=["/bin/bash", "--norc", str(script)])
+    script.write_text(f'{stage.bullpen} attach amy; echo BACK; read -t 0.3 line; echo "[$line]"')
+    return stage.person(argv=["/bin/bash", "--norc", str(script)])
+
+
+@pytest.mark.parametrize("size", [10, 20_000])
+def test_a1_what_was_typed_after_the_key_does_not_reach_the_shell(stage: Stage, size: int) -> None:
+    stage.agent("amy", HEXER)
+    person = shell_after_attach(stage)
     person.wait_for(b"READY")
-    # As one piece, like a paste: first the key, then a command.
-    person.type(b"\x1crm -rf precious\n")
+    # Like a paste without brackets: first the key, then a command.
+    person.type(b"\x1c" + b"x" * size + b"\nrm -rf precious\n")
     person.wait_for(b"BACK")
-    assert b"read:[]" in person.wait_for(b"read:[")
+    assert b"[]" in person.wait_for(b"]\r\n", since=person.seen.index(b"BACK"))
+
+
+def test_a1_what_the_terminal_sends_late_does_not_reach_the_shell(stage: Stage) -> None:
+    stage.agent("amy", LOUD)
+    person = shell_after_attach(stage)
+    person.wait_for(b"READY")
+    person.late = b"\x1b[<35;10;5M" * 3 + b"\x1b[92;5:3u\n"
+    person.type(b"\x1c")
+    # The way to the terminal is long: nothing comes for a while.
+    begin = time.monotonic()
+    wait_until(lambda: time.monotonic() > begin + 0.15)
+    person.wait_for(b"BACK")
+    assert b"[]" in person.wait_for(b"]\r\n", since=person.seen.index(b"BACK"))
 
 
 def test_a1_the_end_of_the_program_is_told(stage: Stage) -> None:
@@ -231,34 +250,41 @@ def test_a1_watching_types_nothing_and_changes_no_size(stage: Stage) -> None:
     assert modes_left_on(person.seen) == set()
 
 
+FLOOD = shell(
+    r"""
+    stty -echo; printf '\033[?1000h'; read go; head -c 20000000 /dev/zero | tr '\0' x
+    printf '\033[?1000l'; head -c 20000000 /dev/zero | tr '\0' x; echo; echo THE-END; read go
+    """
+)
+
+
 @pytest.mark.slow
 def test_a1_a_slow_terminal_is_attached_again_and_ends_up_right(stage: Stage) -> None:
     # More than the holder keeps for a client, while nobody reads the terminal.
-    code = (
-        "stty -echo; read go; head -c 40000000 /dev/zero | tr '\\0' x; echo; echo THE-END; read go"
-    )
-    holder = stage.agent("amy", shell(code))
+    holder = stage.agent("amy", FLOOD)
     person = stage.person("attach", "amy")
+    person.wait_for(b"\x1b[?1000h")
     log = holder.session / "output.log"
-    wait_until(lambda: person.is_raw)
     person.type(b"\r")
     # The program is never held up by a terminal.
     wait_until(lambda: log.stat().st_size > 40_000_000 and b"THE-END" in log.read_bytes()[-20:])
     person.wait_for(b"THE-END")
     assert len(person.seen) < 30_000_000
+    assert modes_left_on(person.seen) == set()  # what was lost turned the mouse off
     person.detach()
 
 
 @pytest.mark.slow
 def test_a1_the_detach_key_works_while_the_terminal_takes_nothing(stage: Stage) -> None:
-    stage.agent("amy", shell("stty -echo; read go; yes"))
+    holder = stage.agent("amy", FLOOD)
     person = stage.person("attach", "amy")
-    wait_until(lambda: person.is_raw)
+    person.wait_for(b"\x1b[?1000h")
     person.type(b"\r")
-    person.wait_for(b"y\r\ny\r\n")
+    log = holder.session / "output.log"
+    wait_until(lambda: log.stat().st_size > 40_000_000)
     # Not a byte is read until it has left.
     person.type(b"\x1c")
-    wait_until(lambda: not person.is_raw or person.process.poll() is not None)
+    wait_until(lambda: not person.is_raw)
     person.wait()
     assert DETACHED in person.seen
 
@@ -282,7 +308,7 @@ def test_a2_the_title_says_who_and_how_to_leave_and_goes_away(stage: Stage) -> N
     title = "\x1b]2;amy · coder · csv · ctrl-\\ leaves\x07".encode()
     # Also after the program set one of its own.
     person.wait_for(b"\x1b]0;mine\x07")
-    wait_until(lambda: person.pump(0.05) and title in person.seen.split(b"\x1b]0;mine\x07")[-1])
+    person.wait_for(title, since=person.seen.index(b"\x1b]0;mine\x07"))
     said = person.detach()
     assert person.seen.startswith(b"\x1b[22;2t")
     assert b"\x1b[23;2t" in said

@@ -1,6 +1,7 @@
 """The log on disk: all of it once, in order, also while it is rotated under the reader."""
 
 from pathlib import Path
+from typing import BinaryIO
 
 from bullpen.holder.log import Log
 from bullpen.terminal.log_files import LogFiles, open_with_timing
@@ -53,3 +54,19 @@ def test_k3_timing_and_log_belong_together(tmp_path: Path) -> None:
             assert sum(sizes) == len(one.read())
         assert len(pairs) == 2
     assert all(file.closed for pair in pairs for file in pair)
+
+
+def test_k3_what_is_written_between_a_look_and_the_rotation_is_not_missed(tmp_path: Path) -> None:
+    (tmp_path / "output.log").write_bytes(b"one ")
+
+    class Unlucky(LogFiles):
+        def _following(self, current: BinaryIO) -> BinaryIO | None:
+            with (tmp_path / "output.log").open("ab") as file:
+                file.write(b"two ")
+            (tmp_path / "output.log").rename(tmp_path / "output.log.1")
+            (tmp_path / "output.log").write_bytes(b"three")
+            self._following = super()._following  # type: ignore[method-assign]
+            return super()._following(current)
+
+    with Unlucky(tmp_path) as files:
+        assert read(files) == b"one two three"

@@ -41,15 +41,15 @@ def following(stage: Stage, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
 
 def read_until(process: "subprocess.Popen[bytes]", wanted: bytes) -> bytes:
     assert process.stdout
-    seen = b""
+    seen = bytearray()
     deadline = time.monotonic() + SECONDS
-    while wanted not in seen:
+    while seen.find(wanted, max(len(seen) - 70_000, 0)) < 0:
         assert time.monotonic() < deadline, f"no {wanted!r} in {seen[-500:]!r}"
         if select.select([process.stdout], [], [], 0.1)[0]:
             piece = os.read(process.stdout.fileno(), 65536)
             assert piece, f"it ended after {seen[-500:]!r}"
             seen += piece
-    return seen
+    return bytes(seen)
 
 
 def test_k3_logs_are_text_or_bytes(stage: Stage) -> None:
@@ -95,6 +95,24 @@ def test_k3_following_shows_lines_as_they_come_and_rests_between(stage: Stage) -
         wait_until(lambda: time.monotonic() > deadline)
         assert ticks(process.pid) - used <= 1  # it does not look again and again
     feed.close()
+
+
+@pytest.mark.slow
+def test_k3_a_reader_that_was_too_slow_still_sees_what_comes_later(stage: Stage) -> None:
+    code = (
+        "stty -echo; echo READY; read go; head -c 40000000 /dev/zero | tr '\\0' x; echo; echo MARK;"
+    )
+    holder = stage.agent("amy", shell(code + "read go; echo LATER; read go"))
+    with following(stage, "amy") as process:
+        read_until(process, b"READY")
+        typist = holder.attached(replay=False)
+        typist.type(b"\r")
+        log = holder.session / "output.log"
+        wait_until(lambda: b"MARK" in log.read_bytes()[-20:])
+        read_until(process, b"MARK")
+        typist.type(b"\r")
+        read_until(process, b"LATER")
+        typist.close()
 
 
 @pytest.mark.slow

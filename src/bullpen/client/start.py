@@ -67,6 +67,7 @@ def start_hub(home: Home, env: Mapping[str, str]) -> None:
 @contextlib.contextmanager
 def _turn(home: Home, deadline: float) -> Iterator[None]:
     """One at a time: of ten hubs nine would be loaded only to find the home served."""
+    home.sockets.mkdir(mode=0o700, exist_ok=True)
     with _opened(home.sockets) as descriptor:
         while not _locks(descriptor, fcntl.LOCK_EX):
             if time.monotonic() > deadline:

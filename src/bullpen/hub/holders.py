@@ -21,13 +21,14 @@ Record = dict[str, Any]
 
 
 class Link(asyncio.Protocol):
-    """A connection that stays. `on_end` gets the exit record, `on_lost` is for an end without."""
+    """A connection that stays, and is told of the end once somebody follows it."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.greeting: asyncio.Future[Record] = loop.create_future()
-        self.on_end: Callable[[Record], None] = _ignore
-        self.on_lost: Callable[[], None] = _nothing
+        self._on_end: Callable[[Record], None] | None = None
+        self._on_lost: Callable[[], None] = _nothing
+        self._end: Record | None = None
         self._reader = Reader()
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[tuple[bytes, bytes]] | None = None
@@ -41,7 +42,8 @@ class Link(asyncio.Protocol):
         try:
             frames = self._reader.feed(data)
         except BrokenFrameError:
-            self.close()
+            if self._transport is not None:
+                self._transport.abort()  # and so it is lost
             return
         for kind, payload in frames:
             self._handle(kind, payload)
@@ -51,7 +53,8 @@ class Link(asyncio.Protocol):
             self.greeting.set_result(dict(parse_json(payload)))
         elif kind == b"E":
             self._over = True
-            self.on_end(dict(parse_json(payload)))
+            self._end = dict(parse_json(payload))
+            self._tell()
         elif kind in (b"K", b"F", b"S") and self._answer and not self._answer.done():
             self._answer.set_result((kind, payload))
 
@@ -62,9 +65,22 @@ class Link(asyncio.Protocol):
             self.greeting.exception()  # perhaps nobody waits for it any more
         if self._answer and not self._answer.done():
             self._answer.set_exception(gone)
-        if not self._over:
-            self._over = True
-            self.on_lost()
+        self._over = True
+        self._tell()
+
+    def follow(self, on_end: Callable[[Record], None], on_lost: Callable[[], None]) -> None:
+        """`on_end` gets the exit record, `on_lost` is for an end without; one of them, once.
+        At once if it is over already: a program may end between two words of its holder."""
+        self._on_end, self._on_lost = on_end, on_lost
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._over and self._on_end is not None:
+            on_end, self._on_end = self._on_end, None
+            if self._end is not None:
+                on_end(self._end)
+            else:
+                self._on_lost()
 
     async def ask(self, kind: bytes, fields: Record | None = None) -> Record:
         """One request and its answer."""
@@ -82,7 +98,7 @@ class Link(asyncio.Protocol):
 
     def close(self) -> None:
         """Without telling anybody."""
-        self._over = True
+        self._on_end = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -184,10 +200,6 @@ async def request(path: Path, fields: Record) -> Record:
         raise ConnectionResetError("the factory closed the connection")
     answer: Record = json.loads(line)
     return answer
-
-
-def _ignore(_record: Record) -> None:
-    """Until somebody wants to know."""
 
 
 def _nothing() -> None:

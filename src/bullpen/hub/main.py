@@ -37,7 +37,7 @@ from bullpen.hub.sockets import Sockets
 from bullpen.hub.store import Store
 from bullpen.hub.supervise import Supervisor
 from bullpen.model.event import Draft, Event
-from bullpen.paths import HUB, Home, find_home, person_home
+from bullpen.paths import HUB, Home, find_home, make_directories, person_home
 from bullpen.settings import Settings, load_settings
 
 log = logging.getLogger("bullpen.hub")
@@ -110,6 +110,7 @@ def serve(home: Home, ready: int | None) -> None:
     """Take the home and serve it; returns when told to stop."""
     lock = place.take_lock(home)
     place.refuse_read_only(home)
+    make_directories(home.root)  # whatever somebody has deleted
     settings = load_settings(home.config_file)
     owner = tokens.owner_token(home)
     logs.configure(

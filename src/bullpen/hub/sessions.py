@@ -127,6 +127,9 @@ def sweep(home: Home) -> None:
     """Delete what a killed hub left half-made; the caller holds the hub's lock."""
     for path in home.sessions.glob(f"{BEING_MADE}*"):
         shutil.rmtree(path, ignore_errors=True)
+    for path in home.sessions.glob("*/.*.new"):  # holders' own begin with no dot
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def remove(home: Home, name: str) -> None:
@@ -160,11 +163,12 @@ def take_back(home: Home, name: str, run: str, key: str) -> None:
     of another run is left alone. May be repeated."""
     place = home.session(name)
     aside = place / f"{ASIDE}{key}"
-    found = _read_json(place / SESSION)
-    if found is not None and found.get("run") == run:
-        if not (aside / SESSION).exists():
-            remove(home, name)
-            return
+    found, before = _read_json(place / SESSION) or {}, _read_json(aside / SESSION)
+    if before is None and found.get("run") == run:
+        remove(home, name)
+        return
+    # Also of the run before: its environment may be another's already.
+    if before is not None and found.get("run") in (run, before["run"]):
         for file in ASIDE_FILES:  # the identity last: until then it is this run's
             _put_back(aside / file, place / file)
         flush_directory(place)
@@ -245,6 +249,8 @@ def _write(path: Path, text: str) -> None:
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
         record = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
+        return None  # other failures of the system prove nothing
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None

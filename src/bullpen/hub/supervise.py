@@ -13,6 +13,7 @@ import os
 import signal
 import time
 import uuid
+from collections import deque
 from collections.abc import Awaitable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,6 +64,7 @@ class Supervisor:
         self.doors = Doors(home)
         self.tasks: set[asyncio.Task[None]] = set()
         self.unfinished: set[asyncio.Task[Any]] = set()  # what a hub that leaves waits for
+        self._unrecorded: deque[tuple[Draft, ...]] = deque()
         self._runs: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # ── starting ──
@@ -116,9 +118,10 @@ class Supervisor:
         found = self.registry.find(agent.name)
         if found is not None and not found.is_running:
             # What the last run's end leads to must not happen to this one.
-            async with asyncio.timeout(END_SECONDS):
-                await found.over.wait()
+            await _wait_over(found, END_SECONDS)
             found = self.registry.find(agent.name)
+        if found is None:
+            last = None  # removed since the plan was made
         # No await between the look and the claim: of two starts under one name, one gets it.
         self._refuse_taken(agent.name, agent.run)
         self.registry.put(live)
@@ -266,16 +269,22 @@ class Supervisor:
         # For those who wait for it: this run is over, whatever the name is used for next.
         self.observe_now(live, Gone(at=time.time(), reason=f"could not start: {reason}"))
         live.over.set()
-        if last is None:
-            # Not what lay there before: then it is why the start failed.
-            run = agent.run
-            await asyncio.to_thread(sessions.take_back, self.home, agent.name, run, run)
+        try:
+            if last is None:
+                # Not what lay there before: then it is why the start failed.
+                run = agent.run
+                await asyncio.to_thread(sessions.take_back, self.home, agent.name, run, run)
+            else:
+                await asyncio.to_thread(sessions.rewrite, self.home, last, settled)
+        except OSError as failed:  # a full disk, perhaps the reason for all this
+            log.error(
+                "cannot restore a session", extra={"agent": agent.name, "reason": str(failed)}
+            )
+        if before is None:
             self.registry.drop(agent.name)
         else:
-            await asyncio.to_thread(sessions.rewrite, self.home, last, settled)
-            if before is not None:
-                self.registry.put(before)
-                drafts.append(_state_draft(before))  # the last word on it is of its last run
+            self.registry.put(before)
+            drafts.append(_state_draft(before))  # the last word on it is of its last run
         self.record_surely(*drafts)
 
     async def _end_held(self, agent: Agent) -> None:
@@ -283,8 +292,7 @@ class Supervisor:
         over = asyncio.Event()
         try:
             link = await holders.connect(self.home.socket(agent.name))
-            link.on_end = lambda _record: over.set()
-            link.on_lost = over.set
+            link.follow(lambda _record: over.set(), over.set)
             await link.ask(b"X", {"grace": 0})
             async with asyncio.timeout(END_SECONDS):
                 await over.wait()
@@ -293,8 +301,8 @@ class Supervisor:
 
     # ── watching ──
 
-    async def watch(self, live: Live, seconds: float) -> None:
-        """Connect to the agent's holder, and be told of its end."""
+    async def watch(self, live: Live, seconds: float) -> holders.Record:
+        """Connect to the agent's holder, and be told of its end. Its greeting."""
         link = await holders.connect(self.home.socket(live.agent.name), seconds)
         if link.greeting.result().get("tag") != live.agent.run:
             link.close()
@@ -302,8 +310,10 @@ class Supervisor:
                 f"another program is held under the name {live.agent.name}", kind=Kind.CONFLICT
             )
         live.link = link
-        link.on_end = lambda record: self._later(self._ended(live, record))
-        link.on_lost = lambda: self._lost(live, link)
+        link.follow(
+            lambda record: self._later(self._ended(live, record)), lambda: self._lost(live, link)
+        )
+        return link.greeting.result()
 
     def _lost(self, live: Live, link: holders.Link) -> None:
         if live.link is link:
@@ -345,8 +355,12 @@ class Supervisor:
         """The connection broke without an end: find out what is true. No answer is not death."""
         try:
             for wait in (*ASK_AGAIN_SECONDS, *(ASK_AGAIN_SECONDS[-1:] * 10_000)):
-                if await self.settle(live):
-                    return
+                try:
+                    if await self.settle(live):
+                        return
+                except (OSError, BullpenError) as error:  # no descriptor is free, no disk
+                    extra = {"agent": live.agent.name, "reason": str(error)}
+                    log.warning("cannot look after an agent yet", extra=extra)
                 await asyncio.sleep(wait)
         finally:
             live.is_asked = False
@@ -366,16 +380,14 @@ class Supervisor:
             await self._ended(live, record)
             return True
         try:
-            await self.watch(live, seconds)
+            greeting = await self.watch(live, seconds)
         except (OSError, TimeoutError, BullpenError) as error:
             return await self._settle_unreachable(live, str(error) or type(error).__name__)
-        assert live.link is not None
-        greeting = live.link.greeting.result()
         drafts = [_started(agent, greeting["pid"], greeting["child"])]
         if self.observe_now(live, _held(agent, greeting["pid"], greeting["child"])):
             drafts.append(_state_draft(live))
         await self.store.append(*drafts)
-        return True
+        return live.link is not None or not live.is_running  # it may be gone again
 
     async def _settle_unreachable(self, live: Live, why: str) -> bool:
         agent = live.agent
@@ -442,15 +454,7 @@ class Supervisor:
             raise _does_not_answer(name)
         if live.link is not None:
             await self._ask_to_stop(live, live.link, seconds)
-        try:
-            async with asyncio.timeout(seconds + END_SECONDS):
-                await live.over.wait()
-        except TimeoutError as error:
-            raise BullpenError(
-                f"{name} did not end within {seconds + END_SECONDS:g} s",
-                hint=f"bullpen kill {name}",
-                kind=Kind.UNAVAILABLE,
-            ) from error
+        await _wait_over(live, seconds + END_SECONDS)
         return live
 
     async def _ask_to_stop(self, live: Live, link: holders.Link, seconds: float) -> None:
@@ -470,20 +474,21 @@ class Supervisor:
 
     def record_surely(self, *drafts: Draft) -> None:
         """Record what has happened as soon as it can be: a full disk must not hide an end."""
+        self._unrecorded.append(drafts)
+        if len(self._unrecorded) == 1:
+            task = self._begin(self._record())
+            self.unfinished.add(task)
+            task.add_done_callback(self.unfinished.discard)
 
-        async def record() -> None:
-            while True:
-                try:
-                    await self.store.append(*drafts)
-                except BullpenError as error:
-                    log.error("cannot record an event yet", extra={"reason": error.message})
-                    await asyncio.sleep(RECORD_AGAIN_SECONDS)
-                else:
-                    return
-
-        task = self._begin(record())
-        self.unfinished.add(task)
-        task.add_done_callback(self.unfinished.discard)
+    async def _record(self) -> None:
+        while self._unrecorded:
+            try:
+                await self.store.append(*self._unrecorded[0])
+            except BullpenError as error:
+                log.error("cannot record an event yet", extra={"reason": error.message})
+                await asyncio.sleep(RECORD_AGAIN_SECONDS)
+            else:
+                self._unrecorded.popleft()
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         self._begin(work)
@@ -500,6 +505,19 @@ class Supervisor:
         while len(runs) < NEVER_BEGAN:
             runs.append(_next_run(runs[-1]))
         return next((live for live in self.registry if live.agent.run in runs), None)
+
+
+async def _wait_over(live: Live, seconds: float) -> None:
+    """Until the run is over and recorded."""
+    try:
+        async with asyncio.timeout(seconds):
+            await live.over.wait()
+    except TimeoutError as error:
+        raise BullpenError(
+            f"{live.agent.name} did not end within {seconds:g} s",
+            hint=f"bullpen kill {live.agent.name}",
+            kind=Kind.UNAVAILABLE,
+        ) from error
 
 
 async def _wholly(work: Awaitable[T]) -> T:

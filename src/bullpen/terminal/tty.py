@@ -16,6 +16,8 @@ from bullpen.terminal.undo import Undo
 DEFAULT_SIZE = (24, 80)
 FAREWELL_SECONDS = 2.0
 ANSWER_SECONDS = 0.3
+QUIET_SECONDS = 0.03
+LONGEST_SECONDS = 1.0
 # Every terminal answers this one, and after all that it has sent before.
 ARE_YOU_THERE, HERE_I_AM = b"\x1b[5n", b"\x1b[0n"
 
@@ -90,8 +92,7 @@ class Tty:
         reports = self.undo.reports
         with contextlib.suppress(HungUpError, termios.error):
             self.write_all(self.undo.sequences() + last + (ARE_YOU_THERE if reports else b""))
-            if reports:
-                self._await_answer()
+            self._drop_input(reports)
         with contextlib.suppress(termios.error):
             termios.tcsetattr(self.keys, termios.TCSAFLUSH, self._saved)
 
@@ -107,13 +108,18 @@ class Tty:
             select.select([], [self.output], [], left)
             self.flush()
 
-    def _await_answer(self) -> None:
-        """Until all is read that the terminal sent before it knew: mouse, focus, keys."""
+    def _drop_input(self, until_answer: bool) -> None:
+        """All that the terminal sent before it knew: mouse, focus, keys, the rest of a paste.
+
+        (Flushing drops only what the kernel has already passed on, 4 KB.)
+        """
         typed = b""
-        deadline = time.monotonic() + ANSWER_SECONDS
-        while HERE_I_AM not in typed and (left := deadline - time.monotonic()) > 0:
-            if select.select([self.keys], [], [], left)[0]:
-                typed = typed[-8:] + self.read()
+        deadline = time.monotonic() + LONGEST_SECONDS
+        while time.monotonic() < deadline and HERE_I_AM not in typed:
+            wait = ANSWER_SECONDS if until_answer else QUIET_SECONDS
+            if not select.select([self.keys], [], [], wait)[0]:
+                return
+            typed = typed[-8:] + self.read()
 
 
 def _own_output(output: int) -> int:
