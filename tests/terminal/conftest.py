@@ -168,6 +168,12 @@ class Person:
     def is_raw(self) -> bool:
         return not self.settings[3] & termios.ICANON
 
+    def hang_up(self) -> None:
+        """The window is closed."""
+        for descriptor in (self.terminal, self._inner):
+            os.close(descriptor)
+        self.terminal = self._inner = -1
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()

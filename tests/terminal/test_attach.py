@@ -11,7 +11,7 @@ from _pytest.mark import ParameterSet
 
 from bullpen.terminal.undo import KITTY_DEPTH
 from tests.conftest import wait_until
-from tests.holder.conftest import HEXER, SIZER, alive, python, shell
+from tests.holder.conftest import HEXER, SIZER, alive, python, shell, ticks
 
 from .conftest import Person, Stage, modes_left_on
 
@@ -402,3 +402,33 @@ def test_a1_stopped_and_continued_it_is_attached_anew(stage: Stage) -> None:
     person.wait_for(b"READY", since=since)
     assert person.is_raw
     person.detach()
+
+
+@pytest.mark.slow
+def test_a1_a_terminal_that_goes_away_ends_the_client_and_not_the_agent(stage: Stage) -> None:
+    holder = stage.agent("amy", LOUD)
+    person = stage.person("attach", "amy")
+    person.wait_for(b"READY")
+    person.hang_up()
+    wait_until(lambda: person.process.poll() is not None)
+    assert person.process.returncode == -signal.SIGHUP
+    assert alive(holder.child)
+
+
+@pytest.mark.slow
+def test_a1_a_client_that_waits_uses_no_processor(stage: Stage) -> None:
+    holder = stage.agent("amy", FLOOD)
+    idle = stage.person("attach", "amy")
+    stuck = stage.person("attach", "amy")
+    for person in (idle, stuck):
+        person.wait_for(b"\x1b[?1000h")
+    stuck.type(b"\r")
+    log = holder.session / "output.log"
+    wait_until(lambda: log.stat().st_size > 40_000_000)
+    idle.wait_for(b"THE-END")
+    used = {person: ticks(person.process.pid) for person in (idle, stuck)}
+    begin = time.monotonic()
+    wait_until(lambda: time.monotonic() > begin + 2.5)
+    for person, before in used.items():
+        assert ticks(person.process.pid) - before <= 4  # hundredths of a second
+    idle.detach()

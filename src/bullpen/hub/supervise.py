@@ -85,6 +85,9 @@ class Supervisor:
             # An earlier hub was killed before it could start it: now, as a run of its own.
             asked = asked.model_copy(update={"run": _next_run(again.agent.run)})
             return await self.launch_as(asked, again.agent.name)
+        while await asyncio.to_thread(self.store.find_key, f"stopped:{run}"):
+            run = _next_run(run)  # that one was taken back, and its caller not told
+        asked = asked.model_copy(update={"run": run})
         wanted = wanted_name(asked)
         if asked.name is not None:
             return await self.launch_as(asked, wanted)

@@ -43,7 +43,7 @@ class View(Protocol):
 
 @dataclass(frozen=True)
 class Detached:
-    """By the key, or because the terminal is gone."""
+    """By the key."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Signalled:
-    """We were told to end."""
+    """We were told to end, or the terminal is gone, which means the same."""
 
     number: int
 
@@ -90,7 +90,8 @@ class Attachment:
         self._watched: tuple[bool, int] | None = None
         self._outcome: Outcome | None = None
         self._dropped = False
-        self._shown_status = ""
+        self._text = self._shown_text = ""  # of the status
+        self._asked_at = float("-inf")  # for it
         self._status_due = 0.0
         self._held_at = 0.0
 
@@ -107,7 +108,7 @@ class Attachment:
                 while self._outcome is None:
                     self._turn(wake)
             except HungUpError:
-                self._outcome = Detached()
+                self._outcome = Signalled(signal.SIGHUP)
             except HolderGoneError:
                 self._outcome = Lost()
             finally:
@@ -147,11 +148,13 @@ class Attachment:
 
     def _timeout(self) -> float:
         now = time.monotonic()
-        due = self._status_due
+        due = now + STATUS_SECONDS
+        if not self._tty.pending:  # else nothing can be shown, whatever is due
+            due = min(due, self._status_due)
+            if (wait := self._view.wait(now)) is not None:
+                due = min(due, now + wait)
         if self._keys.waits:
             due = min(due, self._held_at + KEY_SECONDS)
-        if not self._tty.pending and (wait := self._view.wait(now)) is not None:
-            due = min(due, now + wait)
         return max(due - now, 0.0)
 
     def _watch(self) -> None:
@@ -215,19 +218,21 @@ class Attachment:
             self._show_status(now)
 
     def _show_status(self, now: float) -> None:
-        self._status_due = now + STATUS_SECONDS
-        if self._read_only:
-            self._connection.send(b"S")
-        text = self._status()
-        if text == self._shown_status and not self._tty.undo.titled:
+        if now >= self._asked_at + STATUS_SECONDS:
+            self._asked_at = now
+            self._text = self._status()
+            if self._read_only:
+                self._connection.send(b"S")
+        self._status_due = self._asked_at + STATUS_SECONDS
+        if self._text == self._shown_text and not self._tty.undo.titled:
             return
-        shown = None if self._tty.pending else self._view.show_status(text)
+        shown = None if self._tty.pending else self._view.show_status(self._text)
         if shown is None:
             self._status_due = now + SOON_SECONDS
             return
         self._tty.write(shown)
         self._tty.undo.titled = False
-        self._shown_status = text
+        self._shown_text = self._text
 
 
 @contextlib.contextmanager

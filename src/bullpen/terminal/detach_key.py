@@ -1,10 +1,13 @@
 """Which key leaves an attached terminal."""
 
+import functools
+
 from bullpen.paths import Home
 
 DEFAULT = "ctrl-\\"
 
 
+@functools.cache  # for who is attached it stays what it was
 def detach_key(home: Home) -> str:
     """The setting `detach_key`.
 
