@@ -4,6 +4,8 @@ Memory, starting, output and keys of many programs. Peers that are not installed
 """
 
 import contextlib
+import fcntl
+import itertools
 import json
 import os
 import pty
@@ -12,7 +14,9 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
+import termios
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -30,6 +34,10 @@ OUTPUT_BYTES = 30_000_000
 KEYS = 200
 END = b"THIS-IS-THE-END"
 RING_BYTES = 256 << 10
+BULLPEN = str(Path(sys.executable).with_name("bullpen"))
+# In memory if there is a place: on a disk that was just cleared of thousands of files, as by
+# the rows before, ext4 takes half a millisecond to find a number for each new one.
+SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else "/tmp"
 ENV = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "HOME": "/", "LANG": "C.UTF-8"}
 
 # It says again and again that it is ready (dtach shows nothing old), until it is given a byte.
@@ -45,7 +53,7 @@ SLEEP = ["/bin/sleep", "1000"]
 
 def rows() -> list[Row]:
     """All of them; some minutes."""
-    with tempfile.TemporaryDirectory(prefix="bb", dir="/tmp") as scratch:
+    with tempfile.TemporaryDirectory(prefix="bb", dir=SCRATCH) as scratch:
         return [*memory(Path(scratch, "m")), *starts(Path(scratch, "s")), *traffic(Path(scratch))]
 
 
@@ -61,12 +69,13 @@ class Keeper(Protocol):
 
 
 class Holders:
-    """Ours: a factory, and what it forks."""
+    """Ours: a factory, and what it forks, in a home without a hub."""
 
     def __init__(self, place: Path) -> None:
-        place.mkdir(parents=True)
-        self.place = place
-        self.factory = str(place / "f")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([BULLPEN, "init", place], check=True, stdout=subprocess.DEVNULL)
+        self.home = place
+        self.factory = str(place / "sockets" / "f")
         self.holders: list[int] = []
         self.links: list[socket.socket] = []
         self.process = subprocess.Popen(
@@ -88,7 +97,7 @@ class Holders:
         return answer
 
     def start(self, name: str, argv: list[str]) -> None:
-        session = self.place / f"{name}.d"
+        session = self.home / "sessions" / name
         session.mkdir()
         request = {
             "do": "hold",
@@ -104,7 +113,10 @@ class Holders:
         self.holders.append(answer["pid"])
 
     def socket(self, name: str) -> Path:
-        return self.place / name
+        return self.home / "sockets" / f"agent.{name}.sock"
+
+    def attach(self, name: str) -> list[str]:
+        return ["env", f"BULLPEN_DIR={self.home}", BULLPEN, "attach", name]
 
     def link(self, name: str) -> None:
         """The quiet connection that a hub keeps to each."""
@@ -128,7 +140,8 @@ class Tmux:
     """One server for all."""
 
     def __init__(self, place: Path) -> None:
-        place.mkdir(parents=True)
+        place.mkdir()
+        self.is_set = False
         self.command = ["tmux", "-S", str(place / "t"), "-f", "/dev/null"]
 
     def run(self, *words: str) -> str:
@@ -139,8 +152,9 @@ class Tmux:
 
     def start(self, name: str, argv: list[str]) -> None:
         self.run("new-session", "-d", "-s", name, "-x", "80", "-y", "24", *argv)
-        if name == "first":
-            self.run("set-option", "-g", "status", "off")  # it would be redrawn now and then
+        if not self.is_set:  # it needs a server; the row would be redrawn now and then
+            self.run("set-option", "-g", "status", "off")
+            self.is_set = True
 
     def attach(self, name: str) -> list[str]:
         return [*self.command, "attach-session", "-t", name]
@@ -156,7 +170,7 @@ class Dtach:
     """One process for each."""
 
     def __init__(self, place: Path) -> None:
-        place.mkdir(parents=True)
+        place.mkdir()
         self.place = place
 
     def start(self, name: str, argv: list[str]) -> None:
@@ -212,10 +226,10 @@ def memory(place: Path) -> list[Row]:
 
 
 def pss(pid: int) -> float:
-    """The process's share of memory, in MB."""
+    """The process's share of memory, in MB (of 1,024 KB, as the ring has 256 KB)."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024 / 1e6
+            return int(line.split()[1]) / 1024
     raise AssertionError("no Pss")
 
 
@@ -269,6 +283,7 @@ class BareLine:
     def __init__(self, argv: list[str]) -> None:
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
             os.execvpe(argv[0], argv, ENV)
 
     def send(self, data: bytes) -> None:
@@ -308,61 +323,82 @@ def _frame(kind: bytes, payload: bytes) -> bytes:
 def traffic(place: Path) -> list[Row]:
     """Output and keys of one program, through each way there is."""
     text = place / "text"
-    text.write_bytes(b"".join(_text()))
-    printing = [*PRINT, str(text)]
+    with text.open("wb") as file:
+        file.writelines(b"%09d %s\n" % (n, b"text " * 13) for n in range(OUTPUT_BYTES // 76))
+        file.write(END)
     with keepers(place / "t") as found:
-        for keeper in found.values():
-            keeper.start("first", ECHO)
-        lines: dict[str, Callable[[str, list[str]], Line]] = {
-            "raw": lambda _name, argv: BareLine(argv),
-            "socket": lambda name, _argv: SocketLine(found["holder"].socket(name)),
-        }
-        for peer in found.keys() - {"holder"}:
-            lines[peer] = lambda name, _argv, keeper=found[peer]: BareLine(keeper.attach(name))  # type: ignore[misc]
-        runs = iter(range(1_000_000))
-
-        def output(kind: str) -> float:
-            """Seconds for all of the text to arrive."""
-            name = f"p{next(runs)}"
-            if kind != "raw":
-                found["holder" if kind == "socket" else kind].start(name, printing)
-            with contextlib.closing(lines[kind](name, printing)) as line:
-                receive_until(line, b"READY")
-                return timed(lambda: (line.send(b"g"), receive_until(line, END)))
-
-        with contextlib.ExitStack() as stack:
-            echoes = {
-                kind: stack.enter_context(contextlib.closing(make("first", ECHO)))
-                for kind, make in lines.items()
-            }
-            for line in echoes.values():
-                receive_until(line, b"READY")
-                line.send(b"g")
-            kinds = list(lines)
-            keys = interleaved(
-                15,
-                *(lambda kind=kind: key_time(echoes[kind]) for kind in kinds),  # type: ignore[misc]
-            )
-        outputs = interleaved(5, *(lambda kind=kind: output(kind) for kind in kinds))  # type: ignore[misc]
-    key, out = dict(zip(kinds, keys, strict=True)), dict(zip(kinds, outputs, strict=True))
-    return _traffic_rows(out, key)
-
-
-def _text() -> Iterator[bytes]:
-    yield from (b"%09d %s\r\n" % (number, b"text " * 13) for number in range(OUTPUT_BYTES // 77))
-    yield END
-
-
-def _traffic_rows(out: dict[str, float], key: dict[str, float]) -> list[Row]:
+        ways = Ways(found, [*PRINT, str(text)])
+        key = ways.measure(15, ways.key)
+        out = ways.measure(5, ways.output)
     size = f"{OUTPUT_BYTES // 1_000_000} MB"
-    result = [Row("3a", f"{size} to the socket, against raw", out["socket"], out["raw"], 1 / 0.8)]
-    for peer in ("tmux", "dtach"):
-        if peer in out:
-            result += [
-                Row("3a", f"{size} to the socket, against {peer}", out["socket"], out[peer], 1.0),
-                Row("3b", f"key and echo, socket, against {peer}", key["socket"], key[peer], 1.0),
-            ]
-    return sorted(result, key=lambda row: row.number)
+    wanted = [
+        ("3a", "socket", "raw", 1 / 0.8),
+        ("3a", "socket", "tmux", 1.0),
+        ("3a", "tty", "tmux", 0.5),
+        ("3a", "tty", "dtach", float("inf")),
+        ("3b", "socket", "tmux", 1.0),
+        ("3b", "tty", "tmux", 1.4),
+        ("3b", "tty", "dtach", float("inf")),
+    ]
+    result = []
+    for number, ours, peer, goal in wanted:
+        times, what = (out, f"{size} to the") if number == "3a" else (key, "key and echo,")
+        if peer in times:
+            label = f"{what} {ours}, against {peer}"
+            result.append(Row(number, label, times[ours], times[peer], goal))
+    return result
+
+
+class Ways:
+    """The ways to a program: bare, through our socket, and through clients in a terminal."""
+
+    def __init__(self, found: dict[str, Any], printing: list[str]) -> None:
+        self.found = {"socket": found["holder"], "tty": found["holder"], **found}
+        self.kinds = ["raw", "socket", "tty", *(found.keys() - {"holder"})]
+        self.printing = printing
+        self.names = (f"p{number}" for number in itertools.count())
+        self.echoes: dict[str, Line] = {}
+
+    def open(self, kind: str, argv: list[str]) -> Line:
+        """A new program, ready to be let go."""
+        name = next(self.names)
+        line: Line
+        if kind == "raw":
+            line = BareLine(argv)
+        else:
+            keeper = self.found[kind]
+            keeper.start(name, argv)
+            is_socket = kind == "socket"
+            line = SocketLine(keeper.socket(name)) if is_socket else BareLine(keeper.attach(name))
+        receive_until(line, b"READY")
+        return line
+
+    def output(self, kind: str) -> float:
+        """Seconds for all of the text to arrive."""
+        with contextlib.closing(self.open(kind, self.printing)) as line:
+            return timed(lambda: (line.send(b"g"), receive_until(line, END)))
+
+    def key(self, kind: str) -> float:
+        """The median of some keys typed and seen, always at the same program."""
+        if kind not in self.echoes:
+            self.echoes[kind] = self.open(kind, ECHO)
+            self.echoes[kind].send(b"g")
+        line = self.echoes[kind]
+        keys = [b"%c" % (ord("a") + number % 26) for number in range(KEYS)]
+        return median(timed(partial(_echo, line, key)) for key in keys)
+
+    def measure(self, rounds: int, work: Callable[[str], float]) -> dict[str, float]:
+        """All ways in turns."""
+        medians = interleaved(rounds, *(partial(work, kind) for kind in self.kinds))
+        for line in self.echoes.values():
+            line.close()
+        self.echoes.clear()
+        return dict(zip(self.kinds, medians, strict=True))
+
+
+def _echo(line: Line, key: bytes) -> None:
+    line.send(key)
+    receive_until(line, key)
 
 
 def receive_until(line: Line, wanted: bytes) -> None:
@@ -372,15 +408,6 @@ def receive_until(line: Line, wanted: bytes) -> None:
         piece = line.receive()
         assert piece, "it ended"
         tail = tail[-len(wanted) :] + piece
-
-
-def key_time(line: Line) -> float:
-    """The median of some keys typed and seen."""
-    times = []
-    for number in range(KEYS):
-        key = b"%c" % (ord("a") + number % 26)
-        times.append(timed(lambda key=key: (line.send(key), receive_until(line, key))))  # type: ignore[misc]
-    return median(times)
 
 
 # Processes

@@ -465,6 +465,9 @@ def test_b9_uvicorns_own_loggers_go_through_it(path: Path) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         config = uvicorn.Config(app, log_config=None, lifespan="off")
+        # Another server in this process may have turned its own off, for all of them.
+        logging.getLogger("uvicorn.access").propagate = True
+        logging.getLogger("uvicorn.access").setLevel(logging.NOTSET)
         server = uvicorn.Server(config)
         thread = threading.Thread(
             target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True

@@ -84,6 +84,23 @@ def test_k6_leave_ends_the_factory_and_its_holders_stay(factory: Factory) -> Non
     client.collect(b"61")
 
 
+def test_k6_sigterm_ends_the_factory_and_its_holders_stay(factory: Factory) -> None:
+    holder = factory.hold(HEXER)
+    os.kill(factory.pid, signal.SIGTERM)
+    assert factory.process
+    assert factory.process.wait(10) == 0
+    assert not factory.socket.exists()
+    holder.ready()
+
+
+def test_k6_a_factory_leaves_nothing_beside_its_socket(factory: Factory) -> None:
+    assert list(factory.root.iterdir()) == [factory.socket]
+    assert factory.ask({"do": "leave"})["ok"]
+    assert factory.process
+    factory.process.wait(10)
+    assert list(factory.root.iterdir()) == []
+
+
 def test_k1_the_factory_killed_with_9_alone_disturbs_no_holder(factory: Factory) -> None:
     holder = factory.hold(HEXER)
     client = holder.ready()
@@ -193,6 +210,12 @@ def test_k1_a_tag_is_told_in_the_greeting_and_in_both_records(factory: Factory) 
     assert json.loads((holder.session / "holder.json").read_text())["tag"] == "run 7 ü"
 
 
+def test_k1_a_long_name_and_tag_are_kept(factory: Factory) -> None:
+    name, tag = "n" * 300_000, "t" * 300_000
+    greeting = factory.hold(["/bin/cat"], name=name, tag=tag).connect().seen[0].json
+    assert (greeting["name"], greeting["tag"]) == (name, tag)
+
+
 def test_k1_who_holds_a_program_is_on_disk_before_the_answer(factory: Factory) -> None:
     holder = factory.hold(HEXER, tag="x")
     path = holder.session / "holder.json"
@@ -236,11 +259,8 @@ def test_k4_the_record_of_an_earlier_run_is_gone_while_the_next_one_runs(factory
     first = factory.hold(["/bin/true"], tag="1")
     assert first.wait_gone()["tag"] == "1"
     second = factory.hold(HEXER, session=str(first.session), tag="2")
-    assert {path.name for path in second.session.iterdir()} == {
-        "holder.json",
-        "output.log",
-        "output.timing",
-    }
+    assert not (second.session / "exit.json").exists()
+    assert json.loads((second.session / "exit.json.old").read_text())["tag"] == "1"
     second.connect().stop()
     assert second.wait_gone()["tag"] == "2"
 

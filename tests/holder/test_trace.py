@@ -4,22 +4,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-# A holder whose loop breaks at once, in a process of its own: `_hold` never returns.
+# A holder whose loop breaks at once, in a process of its own: `hold` never returns.
 BROKEN = """
-import socket, sys
-from bullpen.holder import factory
+import json, os, socket, sys
 from bullpen.holder.main import Holder
-from bullpen.holder.request import parse_request
+from bullpen.holder.start import hold
 
 def broken(self):
     raise LookupError("planted")
 
 Holder.run = broken
 session = sys.argv[1]
-request = parse_request({"name": "amy", "socket": session + "/s", "session": session,
-                         "argv": ["true"], "env": {"PATH": "/bin:/usr/bin"}, "cwd": "/"})
+request = {"do": "hold", "name": "amy", "socket": session + "/s", "session": session,
+           "argv": ["true"], "env": {"PATH": "/bin:/usr/bin"}, "cwd": "/"}
 ours, theirs = socket.socketpair()
-factory._hold(request, theirs, factory._listen(request.socket))
+ours.sendall(json.dumps(request).encode() + b"\\n")
+turns = os.open(session + "/turns", os.O_RDWR | os.O_CREAT)
+hold(theirs.fileno(), os.dup(turns), turns, os.getpid())
 """
 
 

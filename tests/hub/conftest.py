@@ -9,7 +9,6 @@ programs behind fails.
 import contextlib
 import json
 import os
-import select
 import shutil
 import signal
 import socket
@@ -95,7 +94,6 @@ class Pen:
         if "PYTHONPATH" in os.environ:
             self.env["PYTHONPATH"] = os.environ["PYTHONPATH"]
         self.clients: list[Client] = []
-        self.expected_left: set[int] = set()
 
     # ── the hub ──
 
@@ -287,8 +285,7 @@ class Pen:
         short = self.home.factory_socket.parent.parent
         if short.name.startswith("bullpen-"):
             shutil.rmtree(short, ignore_errors=True)
-        unexpected = {pid: what for pid, what in left.items() if pid not in self.expected_left}
-        assert not unexpected, f"left over: {unexpected}"
+        assert not left, f"left over: {left}"
 
 
 def _shown(words: list[bytes]) -> str:
@@ -445,10 +442,6 @@ class Listener:
             self.events.append(json.loads(fields["data"]))
 
 
-def wait_readable(descriptor: int, seconds: float = 20.0) -> None:
-    assert select.select([descriptor], [], [], seconds)[0], f"nothing within {seconds} s"
-
-
 def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -457,23 +450,3 @@ def cpu_seconds(pid: int) -> float:
 def quiet_for(seconds: float) -> None:
     """Let time pass, for measuring what happens meanwhile: there is no condition to wait for."""
     threading.Event().wait(seconds)
-
-
-__all__ = [
-    "COUNT",
-    "END",
-    "SLEEP",
-    "STUBBORN",
-    "Listener",
-    "Pen",
-    "counter",
-    "cpu_seconds",
-    "kill",
-    "made_pen",
-    "python",
-    "quiet_for",
-    "reserved_port",
-    "time",
-    "together",
-    "wait_readable",
-]

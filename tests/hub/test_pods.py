@@ -27,6 +27,7 @@ from tests.hub.pods_support import (
 )
 from tests.worktrees.conftest import commit, git, make_repo
 
+SLOW = pytest.mark.slow
 Scene = tuple[Pen, Path, dict[str, str], dict[str, Any]]
 TREE = "worktree: {enabled: true, branch_from: main}"
 
@@ -242,6 +243,7 @@ def test_p5_prompt_that_a_member_cannot_take_is_refused(home: Pen, repo: Path) -
     assert on_disk(home, repo) == before
 
 
+@SLOW
 def test_p5_members_with_a_broken_session_are_refused(home: Pen, repo: Path) -> None:
     assert home.cli("pod", "launch", "team", cwd=repo).code == 0
     assert home.cli("pod", "stop", "team", "--force").code == 0
@@ -484,6 +486,11 @@ UNDO_STEPS = [
 ]
 
 
+def quick(steps: list[str], *chosen: str) -> list[Any]:
+    """All of them, the chosen ones also for those who are in a hurry."""
+    return [step if step.endswith(chosen) else pytest.param(step, marks=SLOW) for step in steps]
+
+
 @pytest.fixture(scope="module")
 def scene() -> Iterator[Scene]:
     with made_pen() as pen:
@@ -511,12 +518,12 @@ def scene() -> Iterator[Scene]:
         yield pen, repo, on_disk(pen, repo), shown
 
 
-@pytest.mark.parametrize("step", LAUNCH_STEPS)
+@pytest.mark.parametrize("step", quick(LAUNCH_STEPS, "_make_trees:1:after", "hold:4:after"))
 def test_p5_hub_killed_while_it_launches_takes_everything_back(scene: Scene, step: str) -> None:
     killed_and_back(scene, "four", step)
 
 
-@pytest.mark.parametrize("step", UNDO_STEPS)
+@pytest.mark.parametrize("step", quick(UNDO_STEPS, "_take_back_tree:1:before"))
 def test_p5_hub_killed_while_it_takes_back_goes_on_with_it(scene: Scene, step: str) -> None:
     killed_and_back(scene, "doomed", step)
 
@@ -534,9 +541,10 @@ def killed_and_back(scene: Scene, template: str, step: str) -> None:
         failed = pen.events(kind="pod.failed")[-1]
         assert (failed["id"], failed["killed"]) == (body["run"], True)
     finally:
-        assert pen.cli("hub", "stop").code == 0
+        pen.kill_hub()
 
 
+@SLOW
 def test_p5_pod_stands_when_the_hub_is_killed_right_after(
     scene: Scene,
 ) -> None:
@@ -552,8 +560,10 @@ def test_p5_pod_stands_when_the_hub_is_killed_right_after(
         "dot",
     ]
     assert pen.cli("pod", "stop", "four", "--force").code == 0
+    pen.kill_hub()
 
 
+@SLOW
 def test_p5_work_of_members_that_ran_on_without_a_hub_is_kept() -> None:
     """They are stopped; what they have not committed stays, and the log says so."""
     with made_pen() as pen:
@@ -583,8 +593,10 @@ def test_p5_command_asks_the_next_hub_again(scene: Any) -> None:
     assert ran.out.splitlines()[-1] == "pod four is running · bullpen pod attach four"
     assert all(pen.agents()[name]["running"] for name in ("ann", "bob", "cat", "dot"))
     assert pen.cli("pod", "stop", "four", "--force").code == 0
+    pen.kill_hub()
 
 
+@SLOW
 def test_p5_repository_that_is_gone_does_not_keep_the_hub_from_starting() -> None:
     with made_pen() as pen:
         repo = make_repo(pen.root.parent / "repo")
@@ -598,6 +610,7 @@ def test_p5_repository_that_is_gone_does_not_keep_the_hub_from_starting() -> Non
         assert pen.events(kind="pod.failed")
 
 
+@SLOW
 def test_p5_member_that_cannot_be_stopped_is_tried_again_by_the_next_hub() -> None:
     with made_pen() as pen:
         repo = make_repo(pen.root.parent / "repo")

@@ -41,6 +41,8 @@ TURNED_ON = {
     "several at once": (b"\x1b[?1000;1006;2004h", b"\x1b[?1000l\x1b[?1006l\x1b[?2004l"),
     "colours": (b"\x1b[31;44;1m", b"\x1b[m"),
     "line drawing": (b"\x1b(0\x0e", b"\x1b(B\x0f"),
+    "kept title": (b"\x1b[22;2t", b"\x1b[23;2t"),
+    "kept titles": (b"\x1b[22;0t\x1b[22;2t", b"\x1b[23;2t\x1b[23;0t"),
     "insert mode": (b"\x1b[4h", b"\x1b[4l"),
 }
 TURNED_OFF_AGAIN = [
@@ -55,6 +57,8 @@ TURNED_OFF_AGAIN = [
     b"\x1b[2;10r\x1b[r",
     b"\x1b[?1049h\x1b[?1000h\x1b[>1u\x1b=\x1bc",
     b"\x1b[?1h\x1b=\x1b[2;5r\x1b[!p",
+    b"\x1b[22;2t\x1b[23;2t",
+    b"\x1b[22;0;0t\x1b[23;0;0t",
 ]
 UNTOUCHING = [
     b"plain text\r\n",
@@ -157,6 +161,7 @@ def test_a1_reset_undoes_everything_without_knowing(output: bytes, undone: bytes
         b"\x1b[>5u": b"\x1b[<99u",
         b"\x1b[>5u\x1b[>1u": b"\x1b[<99u",
         b"\x1b[?1000;1006;2004h": b"\x1b[?1006l",
+        b"\x1b[22;0t\x1b[22;2t": b"\x1b[23;2t\x1b[23;2t",
     }
     if output != TURNED_ON["progress bar"][0]:  # a notification in some terminals
         assert known.get(output, undone) in EVERYTHING

@@ -1,114 +1,98 @@
 """Starting the program, and ending it with everything it started."""
 
+import _signal  # type: ignore[import-not-found]  # `signal` wraps it all in enums
 import contextlib
 import ctypes
 import fcntl
 import os
-import signal
 import struct
 import termios
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from bullpen.holder.request import Request
 
 PR_SET_PDEATHSIG = 1
-PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
-_prctl = getattr(ctypes.CDLL(None), "prctl", None)  # Linux only
+_libc = ctypes.CDLL(None)
+_prctl = getattr(_libc, "prctl", None)  # Linux only
+_mallopt = getattr(_libc, "mallopt", None)
+M_MMAP_THRESHOLD = -3
+LARGE = 1 << 16
+
+# What the factory and its holders ignore, and a program must not inherit; the last two
+# are Python's own doing.
+IGNORED = [_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGUSR1]
+IGNORED += [_signal.SIGPIPE, _signal.SIGXFSZ]
 
 
 def prctl(option: int, value: int) -> None:
     """Best effort where the kernel has no such call."""
     if _prctl is not None:
-        _prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+        _prctl(option, value, 0, 0, 0)
 
 
-@dataclass
+def return_large_memory() -> None:
+    """Give what takes more than a few pages back when it is free: by itself the C library learns
+    from the first replay to keep the space for the next.
+    """
+    if _mallopt is not None:
+        _mallopt(M_MMAP_THRESHOLD, LARGE)
+
+
 class Child:
     """The running program and our ends of its terminal or pipes (-1: closed)."""
 
-    pid: int
-    output: int
-    input: int
-    error: int = -1
+    def __init__(self, pid: int, output: int, input: int, error: int = -1) -> None:
+        self.pid = pid
+        self.output = output
+        self.input = input
+        self.error = error
 
 
-def spawn(request: Request, before_exec: Callable[[int], None]) -> Child:
-    """Start the program; OSError says why it could not be.
-
-    `before_exec` gets its pid while it waits to become the program; if that raises, it never does.
-    """
+def open_streams(request: Request) -> tuple[tuple[int, int, int], list[int]]:
+    """A terminal or pipes: the program's standard streams, and our ends of them."""
     if request.is_pty:
         master, slave = os.openpty()
         set_size(master, request.rows, request.cols)
-        theirs = (slave, slave, slave)
-        ours = Child(0, output=master, input=master)
+        theirs, ours = (slave, slave, slave), [master]
     else:
         stdin_read, stdin_write = os.pipe()
         stdout_read, stdout_write = os.pipe()
         stderr_read, stderr_write = os.pipe()
         theirs = (stdin_read, stdout_write, stderr_write)
-        ours = Child(0, output=stdout_read, input=stdin_write, error=stderr_read)
-    gate_read, gate_write = os.pipe()
-    report_read, report_write = os.pipe()
-    parent = os.getpid()
-    ours.pid = os.fork()
-    if ours.pid == 0:
-        os.close(gate_write)  # or it would wait for itself
-        _become(request, theirs, gate_read, report_write, parent)
-    for descriptor in {*theirs, gate_read, report_write}:
-        os.close(descriptor)
-    try:
-        try:
-            before_exec(ours.pid)
-            os.write(gate_write, b"g")
-        finally:
-            os.close(gate_write)
-        failure = os.read(report_read, 4)
-        if failure:
-            code = struct.unpack("i", failure)[0]
-            raise OSError(code, os.strerror(code))
-    except OSError:
-        os.waitpid(ours.pid, 0)
-        for descriptor in {ours.output, ours.input, ours.error} - {-1}:
-            os.close(descriptor)
-        raise
-    finally:
-        os.close(report_read)
-    for descriptor in {ours.output, ours.input, ours.error} - {-1}:
+        ours = [stdout_read, stdin_write, stderr_read]
+    for descriptor in ours:
         os.set_blocking(descriptor, False)
-    return ours
+    return theirs, ours
 
 
-def _become(
-    request: Request, streams: tuple[int, int, int], gate: int, report: int, parent: int
-) -> None:
-    """In the forked child: turn into the program, or report the errno and end."""
+def die_with(parent: int) -> None:
+    """Have the kernel end this process, and the program it becomes, when its parent ends."""
+    prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it ended before we asked
+
+
+def enter(request: Request, streams: tuple[int, int, int]) -> None:
+    """The program's session, terminal, streams, signals and directory."""
+    os.setsid()
+    if request.is_pty:
+        fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+    for number in IGNORED:
+        _signal.signal(number, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+    os.chdir(request.cwd)
+
+
+def become(request: Request) -> None:
+    """Exec the program."""
+    os.umask(request.umask)
     try:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)  # the holder died before we asked
-        os.setsid()
-        if request.is_pty:
-            fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
-        for number, descriptor in enumerate(streams):
-            os.dup2(descriptor, number)
-        for number in range(1, signal.NSIG):
-            # Python ignores SIGPIPE; a program must not inherit that.
-            with contextlib.suppress(OSError, ValueError):
-                signal.signal(number, signal.SIG_DFL)
-        signal.set_wakeup_fd(-1)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.chdir(request.cwd)
-        os.umask(request.umask)
-        if not os.read(gate, 1):
-            os._exit(1)
         os.execvpe(request.argv[0], request.argv, request.env)
     except OSError as error:
-        os.write(report, struct.pack("i", error.errno or 1))
-    finally:
-        os._exit(127)
+        # The name that was asked for, not the last place where it was looked for.
+        raise OSError(error.errno, error.strerror, request.argv[0]) from error
 
 
 def set_size(terminal: int, rows: int, cols: int) -> None:
@@ -141,7 +125,7 @@ def kill_descendants() -> bool:
     """
     for pid in _children():
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, _signal.SIGKILL)
     return reap()[1]
 
 

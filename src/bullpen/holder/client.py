@@ -1,6 +1,6 @@
 """One connection to a holder, and what waits to be sent on it."""
 
-import socket
+import os
 from collections import deque
 
 from bullpen.holder.frames import Reader, json_frame
@@ -12,11 +12,12 @@ OUTPUT = (b"O", b"e", b"P")
 
 
 class Client:
-    """One connection."""
+    """One connection, by its descriptor: socket objects are memory, and slower."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        self.connection = connection
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self.watched = 0  # what its descriptor is polled for
         self.reader = Reader()
         self.queue: deque[bytes] = deque()
         self.queued = 0
@@ -28,18 +29,34 @@ class Client:
         self.waits = False  # until the program has taken what was typed
         self.size: tuple[int, int] | None = None
 
-    def send(self, data: bytes) -> None:
+    def send_now(self, data: bytes | memoryview) -> int:
+        """How much of it the socket takes before anything has to wait."""
+        if self.queue:
+            return 0
+        try:
+            return os.write(self.descriptor, data)
+        except BlockingIOError:
+            return 0
+
+    def keep(self, data: bytes, sent: int) -> None:
+        """To be sent when the socket takes it, but for what was sent of it."""
+        if not self.queue:
+            self.sent = sent
         self.queue.append(data)
-        self.queued += len(data)
-        if len(self.queue) == 1:
-            self.flush()
+        self.queued += len(data) - sent
+
+    def send(self, data: bytes) -> None:
+        """At once or when the socket takes it; OSError when the client is gone."""
+        sent = self.send_now(data)
+        if sent < len(data):
+            self.keep(data, sent)
 
     def flush(self) -> None:
         """As much as the socket takes now; OSError when the client is gone."""
         while self.queue:
             first = self.queue[0]
             try:
-                count = self.connection.send(memoryview(first)[self.sent :])
+                count = os.write(self.descriptor, memoryview(first)[self.sent :])
             except BlockingIOError:
                 return
             self.sent += count

@@ -35,7 +35,7 @@ class Reader:
     def __init__(self) -> None:
         self.buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+    def feed(self, data: bytes | memoryview) -> list[tuple[bytes, bytes]]:
         self.buffer += data
         found = []
         start = 0

@@ -9,20 +9,24 @@ import contextlib
 import os
 import select
 import signal
-import socket
 import time
+from _signal import SIGTERM, SIGUSR1  # type: ignore[import-not-found]  # plain numbers
+from _socket import AF_UNIX, SOCK_STREAM, socket
 from collections.abc import Callable
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
-from bullpen.holder import VERSION, child
+from bullpen.holder import child
 from bullpen.holder.answers import cut_half_answer, without_answers
 from bullpen.holder.client import Client
-from bullpen.holder.frames import BrokenFrameError, frame, json_frame, parse_json
+from bullpen.holder.frames import HEADER, BrokenFrameError, frame, json_frame, parse_json
 from bullpen.holder.log import Log
 from bullpen.holder.records import LAST_BYTES, exit_record, write_exit
 from bullpen.holder.request import Request
 from bullpen.holder.ring import Ring
 
-READ = 1 << 16
+READ = 1 << 14
+# A terminal gives 4 KB at a time. After less than this there is probably no more yet.
+FULL_READ = 1 << 11
 BACKLOG = 128
 INPUT_BYTES = 1 << 18  # queued for the program before its typist has to wait
 NUDGE_SECONDS = 0.05
@@ -41,19 +45,21 @@ class Holder:
     def __init__(
         self,
         request: Request,
-        listener: socket.socket,
+        listener: socket,
+        lock: int,
         program: child.Child,
-        log: Log,
-        error_log: Log | None,
+        logs: list[Log],
+        greeting: bytes,
+        socket_id: tuple[int, int],
         started: float,
     ) -> None:
         self.request = request
         self.listener = listener
+        self.lock = lock  # on the session directory, kept for as long as we live
         self.child = program
-        self.log = log
+        self.log, *self.error_logs = logs  # of errors only in pipe mode
         self.is_pty = request.is_pty
-        self.error_log = error_log  # in pipe mode
-        self.socket_id = _identity(request.socket)
+        self.socket_id = socket_id
         self.ring = Ring(request.ring_bytes)
         self.rows, self.cols = request.rows, request.cols
         self.clients: dict[int, Client] = {}
@@ -63,24 +69,23 @@ class Holder:
         self.status: int | None = None  # as waitpid gave it
         self.stopping_until: float | None = None
         self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.greeting = greeting  # but for the size
         self.started = started
         self.bytes = 0
         self.last_output = self.last_input = 0.0
+        # All reading is done into the same pages; output has its frame's header before it.
+        self.room = memoryview(mmap(-1, HEADER.size + READ, MAP_PRIVATE | MAP_ANONYMOUS))
         self.poll = select.poll()
-        self.wake, wake_write = os.pipe()
-        os.set_blocking(self.wake, False)
-        os.set_blocking(wake_write, False)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGUSR1):
-            signal.signal(number, _nothing)
-        signal.signal(signal.SIGTERM, lambda *_: self.stop(DEFAULT_GRACE))
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-            signal.signal(number, signal.SIG_IGN)
+        self.wake = os.pipe()
+        for descriptor in self.wake:
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(self.wake[1], warn_on_full_buffer=False)
 
     # ── the loop ──
 
     def run(self) -> None:
-        for descriptor in (self.listener.fileno(), self.wake, self.child.output, self.child.error):
+        self._watch_listener()
+        for descriptor in (self.wake[0], self.child.output, self.child.error):
             if descriptor >= 0:
                 self.poll.register(descriptor, select.POLLIN)
         self._reap()  # it may have ended before SIGCHLD was ours to hear
@@ -91,6 +96,8 @@ class Holder:
     def turn(self, milliseconds: float | None) -> None:
         for descriptor, events in self.poll.poll(milliseconds):
             self._dispatch(descriptor, events)
+        if not self.timers:
+            return
         now = time.monotonic()
         due = [timer for timer in self.timers if timer[0] <= now]
         self.timers = [timer for timer in self.timers if timer[0] > now]
@@ -105,7 +112,7 @@ class Holder:
                 self._read_output()
         elif descriptor == self.child.error:
             self._read_error()
-        elif descriptor == self.wake:
+        elif descriptor == self.wake[0]:
             self._wake_up()
         elif descriptor == self.listener.fileno():
             self._accept()
@@ -116,11 +123,13 @@ class Holder:
 
     def _wake_up(self) -> None:
         try:
-            signals = os.read(self.wake, 512)
+            signals = os.read(self.wake[0], 512)
         except BlockingIOError:
             return
         self._reap()
-        if signal.SIGUSR1 in signals:
+        if SIGTERM in signals:
+            self.stop(DEFAULT_GRACE)
+        if SIGUSR1 in signals:
             self._listen_again()
 
     def _reap(self) -> None:
@@ -139,39 +148,45 @@ class Holder:
     # ── the program's output and input ──
 
     def _read_output(self) -> bool:
-        """One piece of it to log, ring and clients; False when there is none now."""
-        try:
-            data = os.read(self.child.output, READ)
-        except BlockingIOError:
+        """What there is of it to clients, log and ring; False when there is nothing now."""
+        count = 0
+        while count < READ:
+            try:
+                more = os.readv(self.child.output, [self.room[HEADER.size + count :]])
+            except BlockingIOError:
+                break
+            except OSError:  # EIO: nobody has the terminal open right now
+                self._pause_output()
+                break
+            count += more
+            if more == 0 and count == 0:
+                self.poll.unregister(self.child.output)
+                os.close(self.child.output)
+                self.child.output = -1
+            if more < FULL_READ:
+                break
+        if count == 0:
             return False
-        except OSError:  # EIO: nobody has the terminal open right now
-            self._pause_output()
-            return False
-        if not data:
-            self.poll.unregister(self.child.output)
-            os.close(self.child.output)
-            self.child.output = -1
-            return False
-        self.bytes += len(data)
         self.last_output = time.time()
+        self.bytes += count
+        data = self._broadcast(b"O", count)
         self.log.write(data)
         self.ring.write(data)
-        self._broadcast(frame(b"O", data))
         return True
 
     def _read_error(self) -> bool:
         try:
-            data = os.read(self.child.error, READ)
+            count = os.readv(self.child.error, [self.room[HEADER.size :]])
         except BlockingIOError:
             return False
-        if not data:
+        if count == 0:
             self.poll.unregister(self.child.error)
             os.close(self.child.error)
             self.child.error = -1
             return False
-        if self.error_log:
-            self.error_log.write(data)
-        self._broadcast(frame(b"e", data))
+        data = self._broadcast(b"e", count)
+        for log in self.error_logs:
+            log.write(data)
         return True
 
     def _pause_output(self) -> None:
@@ -179,20 +194,34 @@ class Holder:
 
         (Closing our end would hang it up.)
         """
-        with contextlib.suppress(KeyError):
-            self.poll.unregister(self.child.output)
+        if self._unwatch(self.child.output):
             self.after(REOPEN_SECONDS, self._watch_input)
 
-    def _broadcast(self, data: bytes) -> None:
-        for client in list(self.clients.values()):
-            if client.live:
-                self._send(client, data)
-                if client.live and client.is_slow:
-                    try:
+    def _unwatch(self, descriptor: int) -> bool:
+        """False when it is not watched anyway."""
+        try:
+            self.poll.unregister(descriptor)
+        except KeyError:
+            return False
+        return True
+
+    def _broadcast(self, kind: bytes, count: int) -> memoryview:
+        """So much of what was read to all who watch; that much, without the header."""
+        HEADER.pack_into(self.room, 0, kind, count)
+        data = self.room[: HEADER.size + count]
+        kept = b""
+        for client in [client for client in self.clients.values() if client.live]:
+            try:
+                sent = client.send_now(data)
+                if sent < len(data):
+                    kept = kept or bytes(data)  # one for all
+                    client.keep(kept, sent)
+                    if client.is_slow:
                         client.drop()
-                    except OSError:
-                        self._forget(client)
-                self._watch(client)
+                    self._watch(client)
+            except OSError:
+                self._forget(client)
+        return data[HEADER.size :]
 
     def _write_input(self) -> None:
         try:
@@ -219,8 +248,7 @@ class Holder:
         elif wants:
             self.poll.register(descriptor, wants)
         else:
-            with contextlib.suppress(KeyError):
-                self.poll.unregister(descriptor)
+            self._unwatch(descriptor)
             if self.close_input:
                 os.close(descriptor)
                 self.child.input = -1
@@ -230,42 +258,33 @@ class Holder:
     def _accept(self) -> bool:
         """One who came; False when there is none, or he has to wait."""
         try:
-            connection, _ = self.listener.accept()
+            descriptor, _ = self.listener._accept()  # type: ignore[attr-defined] # accept() without making an object
         except (BlockingIOError, ConnectionError):
             return False
         except OSError:  # no descriptor is free: those that wait are served when one is
-            with contextlib.suppress(KeyError):
-                self.poll.unregister(self.listener)
+            self._unwatch(self.listener.fileno())
             self.after(ACCEPT_SECONDS, self._watch_listener)
             return False
-        client = Client(connection)
-        self.clients[connection.fileno()] = client
-        self.poll.register(connection.fileno(), select.POLLIN)
-        self._send(client, json_frame(b"H", self.greeting()))
-        self._watch(client)
+        self.welcome(descriptor)
         return True
 
-    def _watch_listener(self) -> None:
-        self.poll.register(self.listener, select.POLLIN)
+    def welcome(self, descriptor: int) -> None:
+        """A new client."""
+        client = Client(descriptor)
+        self.clients[descriptor] = client
+        self.poll.register(descriptor, 0)
+        size = b', "rows": %d, "cols": %d}' % (self.rows, self.cols)
+        self._send(client, frame(b"H", self.greeting[:-1] + size))
+        self._watch(client)
 
-    def greeting(self) -> dict[str, object]:
-        return {
-            "version": VERSION,
-            "name": self.request.name,
-            "pid": os.getpid(),
-            "child": self.child.pid,
-            "mode": self.request.mode,
-            "rows": self.rows,
-            "cols": self.cols,
-            "started": self.started,
-            "tag": self.request.tag,
-        }
+    def _watch_listener(self) -> None:
+        self.poll.register(self.listener.fileno(), select.POLLIN)
 
     def _listen_again(self) -> None:
         """Somebody deleted the socket: make it anew, under the same path."""
         if os.path.lexists(self.request.socket):
             return
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener = socket(AF_UNIX, SOCK_STREAM)
         try:
             listener.bind(self.request.socket)  # 0600 by the umask
             listener.listen(BACKLOG)
@@ -273,13 +292,12 @@ class Holder:
             listener.close()
             return
         listener.setblocking(False)
-        with contextlib.suppress(KeyError):  # not watched while no descriptor is free
-            self.poll.unregister(self.listener)
+        self._unwatch(self.listener.fileno())
         while self._accept():
             pass  # those who came by the old one
         self.listener.close()
         self.listener = listener
-        self.socket_id = _identity(self.request.socket)
+        self.socket_id = identity(self.request.socket)
         self._watch_listener()
 
     def _send(self, client: Client, data: bytes) -> None:
@@ -289,18 +307,19 @@ class Holder:
             self._forget(client)
 
     def _watch(self, client: Client) -> None:
-        descriptor = client.connection.fileno()
-        if descriptor in self.clients:
-            # Nothing more is asked of us by one that does not take the answers.
-            wants = 0 if client.waits or client.is_slow else select.POLLIN
-            self.poll.modify(descriptor, wants | (select.POLLOUT if client.queue else 0))
+        # Nothing more is asked of us by one that does not take the answers.
+        wants = 0 if client.waits or client.is_slow else select.POLLIN
+        wants |= select.POLLOUT if client.queue else 0
+        if wants != client.watched and client.descriptor in self.clients:
+            self.poll.modify(client.descriptor, wants)
+            client.watched = wants
 
     def _forget(self, client: Client) -> None:
-        descriptor = client.connection.fileno()
-        if self.clients.pop(descriptor, None) is not None:
-            self.poll.unregister(descriptor)
+        if self.clients.pop(client.descriptor, None) is not None:
+            self.poll.unregister(client.descriptor)
             client.live = False
-            client.connection.close()
+            os.close(client.descriptor)
+            client.descriptor = -1  # by now it may be another's
             if self.active is client:  # the size stays, but somebody has to answer the program
                 others = (c for c in reversed(self.clients.values()) if c.attached)
                 self.active = next((c for c in others if not c.read_only), None)
@@ -310,11 +329,11 @@ class Holder:
             if events & select.POLLOUT:
                 client.flush()
             if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
-                data = client.connection.recv(READ)
-                if not data:
+                count = os.readv(client.descriptor, [self.room])
+                if count == 0:
                     self._forget(client)
                     return
-                for kind, payload in client.reader.feed(data):
+                for kind, payload in client.reader.feed(self.room[:count]):
                     self._handle(client, kind, payload)
         except BlockingIOError:
             pass
@@ -326,19 +345,11 @@ class Holder:
         self._watch(client)
 
     def _handle(self, client: Client, kind: bytes, payload: bytes) -> None:
-        action = {
-            b"A": self._attach,
-            b"I": self._type,
-            b"C": self._close,
-            b"R": self._resize,
-            b"G": self._signal,
-            b"S": self._tell_status,
-            b"X": self._stop,
-        }.get(kind)
+        action = ACTIONS.get(kind)
         if action is None:
             return  # a later version's; ours to pass over
         try:
-            action(client, payload)
+            action(self, client, payload)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             self._fail(client, kind, str(error) or type(error).__name__)
 
@@ -488,23 +499,35 @@ class Holder:
         while self.child.error >= 0 and self._read_error():
             pass
         assert self.status is not None
-        last = bytes(self.ring.buffer[-LAST_BYTES:])
+        last = self.ring.last(LAST_BYTES)
         record = exit_record(self.status, self.request.tag, self.started, last)
         write_exit(self.request.session, record)
         for client in list(self.clients.values()):
             self._send(client, json_frame(b"E", record))
         self._flush_clients()
-        if _identity(self.request.socket) == self.socket_id:  # and not another's by now
+        if identity(self.request.socket) == self.socket_id:  # and not another's by now
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.request.socket)  # noqa: PTH108
         self.listener.close()
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+ACTIONS = {
+    b"A": Holder._attach,
+    b"I": Holder._type,
+    b"C": Holder._close,
+    b"R": Holder._resize,
+    b"G": Holder._signal,
+    b"S": Holder._tell_status,
+    b"X": Holder._stop,
+}
+
+
+def identity(path: str) -> tuple[int, int]:
+    """What tells a file from another that is put in its place."""
     try:
         found = os.lstat(path)
     except OSError:
-        return None
+        return 0, 0
     return found.st_dev, found.st_ino
 
 
@@ -515,7 +538,3 @@ def _size(fields: dict[str, object]) -> tuple[int, int]:
     ):
         raise ValueError(f"a terminal of {rows} rows and {cols} columns")
     return rows, cols
-
-
-def _nothing(*_: object) -> None:
-    """SIGCHLD only has to wake the loop."""

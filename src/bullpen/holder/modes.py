@@ -5,6 +5,7 @@ the same state. Only what a terminal needs to take input and show the right scre
 """
 
 import re
+from mmap import mmap
 
 # Private modes that are off in a fresh terminal, and those that are on.
 USUALLY_OFF = frozenset({1, 9, 47, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 1047, 1049})
@@ -18,6 +19,7 @@ _SEQUENCE = re.compile(
     rb"\x1b(?:\[(?:([?>=<])([0-9;]{0,60})([a-z])|(!p))|([=>c]))"
 )
 _CUT = re.compile(rb"\x1b(?:\[[?>=<!]?[0-9;]{0,60})?\Z")
+_LONGEST_CUT = 63
 
 
 class Modes:
@@ -46,9 +48,13 @@ class Modes:
     def alternate(self) -> bool:
         return any(self.switched.get(mode) for mode in ALTERNATE)
 
-    def feed(self, output: bytes) -> None:
-        self.seen = self.seen or bool(output)
-        text = self.cut + output
+    def feed(self, output: bytes | mmap, start: int, end: int) -> None:
+        """What stands there in `output` was printed."""
+        self.seen = self.seen or start < end
+        # Most of what programs print has no sequence in it; this looks ten times faster.
+        if not self.cut and output.find(b"\x1b", start, end) < 0:
+            return
+        text = self.cut + output[start:end]
         for found in _SEQUENCE.finditer(text):
             prefix, numbers, final, soft_reset, short = found.groups()
             if soft_reset:
@@ -61,7 +67,7 @@ class Modes:
                 self.keypad = short == b"="
             else:
                 self._switch(prefix, [int(n or 0) for n in numbers.split(b";")], final)
-        cut = _CUT.search(text)
+        cut = _CUT.search(text, max(len(text) - _LONGEST_CUT, 0))
         self.cut = cut[0] if cut else b""
 
     def _switch(self, prefix: bytes, numbers: list[int], final: bytes) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Iterator
 
 from bullpen.holder import VERSION
 from bullpen.holder.request import Request
@@ -16,19 +17,37 @@ EXIT = "exit.json"
 OLD = ".old"
 
 
-def write_holder(request: Request, child: int, started: float) -> None:
-    """Who holds the program, by numbers that are never used again. OSError when it cannot be."""
-    record: dict[str, object] = {
-        "version": VERSION,
-        "pid": os.getpid(),
-        "start_time": start_time(os.getpid()),
-        "child": child,
-        "child_start_time": start_time(child),
-        "tag": request.tag,
-        "started": started,
-    }
-    # Not flushed to the disk: after a crash of the machine it is about nobody.
-    _write(request.session, HOLDER, record, flush=False)
+@contextlib.contextmanager
+def begin(request: Request, holder: int, started: float) -> Iterator[None]:
+    """In the process that becomes the program: say who holds it, by numbers that are never used
+    again, and put an earlier run's records aside. All is as it was if the block fails.
+    """
+    paths = [os.path.join(request.session, name) for name in (HOLDER, EXIT)]  # noqa: PTH118
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(path, path + OLD)  # noqa: PTH105
+    try:
+        holder_time, child_time = start_times(holder, os.getpid())
+        record: dict[str, object] = {
+            "version": VERSION,
+            "pid": holder,
+            "start_time": holder_time,
+            "child": os.getpid(),
+            "child_start_time": child_time,
+            "tag": request.tag,
+            "started": started,
+        }
+        # Not flushed to the disk: after a crash of the machine it is about nobody.
+        _write(request.session, HOLDER, record, flush=False)
+        yield
+    except BaseException:
+        for path in paths:
+            for made in (path, f"{path}.new"):
+                with contextlib.suppress(OSError):
+                    os.unlink(made)  # noqa: PTH108
+            with contextlib.suppress(OSError):
+                os.rename(path + OLD, path)  # noqa: PTH104
+        raise
 
 
 def exit_record(status: int, tag: str, started: float, last: bytes) -> dict[str, object]:
@@ -50,43 +69,15 @@ def write_exit(session: str, record: dict[str, object]) -> None:
         _write(session, EXIT, record, flush=True)
 
 
-def set_aside(session: str) -> None:
-    """An earlier run's records must not be taken for this one's."""
-    for path in _paths(session):
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(path, path + OLD)  # noqa: PTH105
-
-
-def put_back(session: str) -> None:
-    """As they were: this run never began."""
-    for path in _paths(session):
-        for made in (path, f"{path}.new"):
-            with contextlib.suppress(OSError):
-                os.unlink(made)  # noqa: PTH108
-        with contextlib.suppress(OSError):
-            os.rename(path + OLD, path)  # noqa: PTH104
-
-
-def forget_old(session: str) -> None:
-    """Remove what was set aside."""
-    for path in _paths(session):
-        with contextlib.suppress(OSError):  # what is in the way there is in nobody's way
-            os.unlink(path + OLD)  # noqa: PTH108
-
-
-def start_time(pid: int) -> str | None:
-    """When the process began: the boot's id and the kernel's ticks. None without Linux's /proc."""
+def start_times(*pids: int) -> list[str | None]:
+    """When the processes began: the boot's id and the kernel's ticks. None without /proc."""
     try:
-        # The command may hold spaces and parentheses; fields are counted after the last ")".
-        ticks = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[19]
         boot = _read("/proc/sys/kernel/random/boot_id").strip()
+        # The command may hold spaces and parentheses; fields are counted after the last ")".
+        stats = [_read(f"/proc/{pid}/stat").rpartition(b")")[2].split() for pid in pids]
     except FileNotFoundError:
-        return None
-    return f"{boot.decode()}/{ticks.decode()}"
-
-
-def _paths(session: str) -> list[str]:
-    return [os.path.join(session, name) for name in (HOLDER, EXIT)]  # noqa: PTH118
+        return [None for _ in pids]
+    return [f"{boot.decode()}/{fields[19].decode()}" for fields in stats]
 
 
 def _write(session: str, name: str, record: dict[str, object], flush: bool) -> None:
@@ -99,6 +90,8 @@ def _write(session: str, name: str, record: dict[str, object], flush: bool) -> N
             data = data[os.write(descriptor, data) :]
         if flush:
             os.fsync(descriptor)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
     finally:
         os.close(descriptor)
     os.replace(f"{path}.new", path)  # noqa: PTH105

@@ -1,45 +1,58 @@
 """The latest output, and the terminal's state where it begins."""
 
 import re
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 from bullpen.holder.modes import Modes
 
-# How much is dropped at a time: deleting at the front moves all that stays.
-STEP = 1 << 16
 _LINE_OR_ESCAPE = re.compile(rb"\n|(?=\x1b)")
 
 
 class Ring:
-    """Keeps the last bytes; what falls out goes through `Modes`, so that nothing it turned
-    on is forgotten.
+    """Keeps the last bytes; what is overwritten goes through `Modes` first, so that nothing it
+    turned on is forgotten.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.buffer = bytearray()
-        self.modes = Modes()  # as they were where the buffer begins
+        # Unlike a bytearray's, its pages come into being when they are written.
+        self.buffer = mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS)
+        self.view = memoryview(self.buffer)
+        self.at = 0  # where the next byte goes
+        self.is_full = False
+        self.modes = Modes()  # as they were where the oldest byte stands
 
-    def write(self, data: bytes) -> None:
-        self.buffer += data
-        if len(self.buffer) > self.size + min(STEP, self.size):
-            self._trim()
+    def write(self, data: memoryview) -> None:
+        while data:
+            end = min(self.at + len(data), self.size)
+            count = end - self.at
+            if self.is_full:
+                self.modes.feed(self.buffer, self.at, end)
+            self.view[self.at : end] = data[:count]
+            self.at = end
+            if end == self.size:
+                self.at, self.is_full = 0, True
+            data = data[count:]
 
-    def _trim(self) -> None:
-        excess = len(self.buffer) - self.size
-        if excess > 0:
-            self.modes.feed(bytes(self.buffer[:excess]))
-            del self.buffer[:excess]
+    def last(self, count: int) -> bytes:
+        """The end of it, at most so much."""
+        return self._all()[-count:]
+
+    def _all(self) -> bytes:
+        if not self.is_full:
+            return bytes(self.view[: self.at])
+        return b"".join((self.view[self.at :], self.view[: self.at]))
 
     def replay(self) -> bytes:
         """What brings a fresh terminal to where the program's own is."""
-        self._trim()
-        modes, start = self.modes, 0
+        modes, output = self.modes, self._all()
         if modes.seen:  # begin where no sequence is cut in half
-            found = _LINE_OR_ESCAPE.search(self.buffer)
+            found = _LINE_OR_ESCAPE.search(output)
             start = found.end() if found else 0
             modes = modes.copy()
-            modes.feed(bytes(self.buffer[:start]))
-        return modes.sequences() + without_queries(bytes(self.buffer[start:]))
+            modes.feed(output, 0, start)
+            output = output[start:]
+        return modes.sequences() + without_queries(output)
 
 
 # Questions to the terminal. Shown again, they would be answered again, and the answers

@@ -297,7 +297,10 @@ class Pods:
             failed = pod_intent.outcome(
                 intent, "pod.failed", reason=error.message, error=error.to_json()
             )
-            self.supervisor.record_surely(failed)
+            try:
+                await self.supervisor.store.append(failed)
+            except BullpenError:  # a full disk
+                self.supervisor.record_surely(failed)
         launching.tell(_failed(error))
 
 

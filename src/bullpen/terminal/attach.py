@@ -100,7 +100,6 @@ class Attachment:
         with _signals() as wake:
             try:
                 self._tty.enter()
-                self._tty.write(title.PUSH)
                 self._attach()
                 self._poll.register(self._tty.keys, select.POLLIN)
                 self._poll.register(wake, select.POLLIN)
@@ -116,12 +115,12 @@ class Attachment:
                 if ended:
                     with contextlib.suppress(HungUpError):
                         self._tty.write_all(self._view.take(float("inf")))
-                self._tty.leave(title.POP + self._view.closing(ended))
+                self._tty.leave(self._view.closing(ended))
         return self._outcome
 
     def _attach(self) -> None:
         """Also again: after having been too slow, or stopped."""
-        self._tty.write(self._view.open(self._tty.size))
+        self._tty.write(title.KEEP + self._view.open(self._tty.size))
         fields = {"read_only": self._read_only, "replay": True, **self._view.asked_size()}
         self._connection.send_fields(b"A", fields)
 

@@ -9,9 +9,8 @@ import unicodedata
 
 LONGEST = 200
 
-# The terminal keeps the titles it is told to, and gives them back.
-PUSH = b"\x1b[22;2t"
-POP = b"\x1b[23;2t"
+# The terminal keeps the title that it has; `Undo` gets it back.
+KEEP = b"\x1b[22;2t"
 
 _SPACES = re.compile(r"\s+")
 

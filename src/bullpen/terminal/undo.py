@@ -33,6 +33,7 @@ STRINGS = {
 }
 TITLES = frozenset({b"0", b"1", b"2"})
 KITTY_DEPTH = 99
+TITLE_DEPTH = 10
 
 # Ends a string that was cut off. What follows it is no harm in any terminal: colours,
 # character set, insert mode, cursor.
@@ -45,6 +46,7 @@ _SEQUENCE = re.compile(
             | (?P<prefix>[>=<]) (?P<numbers>[0-9;]{0,60}) (?P<final>[um])
             | (?P<region>[0-9;]{0,20}) r
             | [0-9]{0,2} (?P<shape>\ q)
+            | (?P<stack>2[23]) (?P<which>;[012])? (?:;[0-9]{1,2})? (?P<titles>t)
             | (?P<soft_reset>!p) )
       | \] (?P<string>9;4|[0-9]{1,4}) [;\x07\x1b]
       | (?P<short>[=>c]) )""",
@@ -70,6 +72,7 @@ class Undo:
         self._pushed = {False: 0, True: 0}
         self._flags_set = {False: False, True: False}
         self._strings: set[bytes] = set()
+        self._titles: list[bytes] = []  # that the terminal keeps for later
 
     @property
     def alternate(self) -> bool:
@@ -101,6 +104,8 @@ class Undo:
             self._region = found["region"] not in (b"", b";")
         elif kind == "shape":
             self._shape = True
+        elif kind == "titles":
+            self._keep_title(found["stack"] == b"22", found["which"] or b";0")
         elif kind == "string":
             self.titled = self.titled or found["string"] in TITLES
             if found["string"] in STRINGS:
@@ -109,10 +114,14 @@ class Undo:
             self._region = self._keypad = False
             self._on -= {1, 6}
             self._off.discard(25)
-        elif found["short"] == b"c":
+        else:
+            self._note_short(found["short"])
+
+    def _note_short(self, letter: bytes) -> None:
+        if letter == b"c":
             self._reset()
         else:
-            self._keypad = found["short"] == b"="
+            self._keypad = letter == b"="
 
     def _switch(self, mode: int, on: bool) -> None:
         if mode in ALTERNATE:
@@ -135,6 +144,13 @@ class Undo:
         elif not self._pushed[self.alternate]:
             self._flags_set[self.alternate] = True
 
+    def _keep_title(self, push: bool, which: bytes) -> None:
+        if push:
+            self._titles.append(which)
+            del self._titles[:-TITLE_DEPTH]
+        else:
+            del self._titles[-1:]
+
     def sequences(self) -> bytes:
         """What to write; what belongs to the alternate screen before that is left."""
         parts = [ALWAYS_FIRST]
@@ -152,6 +168,7 @@ class Undo:
         parts += [b"\x1b]%s\x1b\\" % STRINGS[kind] for kind in sorted(self._strings)]
         if self._alternate:
             parts += [self._pops(True), b"\x1b[?%dl" % self._alternate]
+        parts += [b"\x1b[23%st" % which for which in reversed(self._titles)]
         parts += [self._pops(False), ALWAYS_LAST]
         return b"".join(parts)
 
@@ -175,6 +192,7 @@ def _everything() -> bytes:
             b"\x1b[!p\x1b7\x1b[r\x1b8",  # the first leaves the cursor where it is, `?6l` would not
             b"\x1b[0 q",
             *(b"\x1b]%s\x1b\\" % STRINGS[kind] for kind in (b"4", b"10", b"11", b"12", b"8")),
+            b"\x1b[23;2t" * 2,  # ours, and one of the program's
             ALWAYS_LAST,
         ]
     )

@@ -129,7 +129,12 @@ def reason_to_keep(site: Site, name: str) -> str | None:
         return error.message
     if found.standing.may_go:
         return ""
-    return f"{found.standing.unique_commits} commits exist nowhere else"
+    return lonely(found.standing.unique_commits)
+
+
+def lonely(commits: int) -> str:
+    """Why a branch is left."""
+    return f"{commits} commit{'s exist' if commits != 1 else ' exists'} nowhere else"
 
 
 def _remove_if_safe(site: Site, name: str, cleaned: Cleaned, dry_run: bool) -> None:
@@ -137,7 +142,7 @@ def _remove_if_safe(site: Site, name: str, cleaned: Cleaned, dry_run: bool) -> N
         found = look(site, name, path_for(site, name))
         decide(found, force=False, delete_branch=True)
         if not found.standing.may_go:
-            cleaned.left[name] = f"{found.standing.unique_commits} commits exist nowhere else"
+            cleaned.left[name] = lonely(found.standing.unique_commits)
             return
         if not dry_run:
             remove(site, name)
@@ -154,7 +159,7 @@ def _delete_if_safe(
 ) -> None:
     lost = standing(site.repo, branch, tip, ["HEAD"])
     if not (force or lost.may_go):
-        cleaned.left[branch] = f"{lost.unique_commits} commits exist nowhere else"
+        cleaned.left[branch] = lonely(lost.unique_commits)
         return
     if lost.unique_commits:
         record = _record_for(site, branch, tip)

@@ -5,7 +5,6 @@ import os
 import click
 
 from bullpen.errors import BullpenError
-from bullpen.terminal import title
 from bullpen.terminal.sane import make_sane
 from bullpen.terminal.undo import EVERYTHING
 
@@ -23,6 +22,7 @@ def command() -> None:
         raise BullpenError("reset needs a terminal") from error
     try:
         make_sane(terminal)
-        os.write(terminal, EVERYTHING + title.POP + b"\r")
+        # Leaving a screen may have moved the cursor: go where nothing is written over.
+        os.write(terminal, EVERYTHING + b"\x1b[999;1H\r\n")
     finally:
         os.close(terminal)
