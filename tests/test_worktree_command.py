@@ -367,7 +367,7 @@ def test_w11_w16_cleanup(run: Bullpen, repo: Path, base: Path) -> None:
     assert "removed  worktree ended\n" in out and "removed  worktree never-ran\n" in out
     assert "kept     running: its agent has not ended\n" in out
     assert "kept     dirty: dirty has 1 uncommitted file (new)\n" in out
-    assert "kept     unmerged: 1 commits exist nowhere else\n" in out
+    assert "kept     unmerged: 1 commit exists nowhere else\n" in out
     assert sorted(path.name for path in base.glob("[!.]*")) == ["dirty", "running", "unmerged"]
     assert "swarm/old-1" not in branches(repo)
 

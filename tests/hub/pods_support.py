@@ -126,7 +126,7 @@ def on_disk(pen: Pen, repo: Path) -> dict[str, str]:
     """Everything of agents and worktrees that a launch may change. Logs are added to."""
     found = {}
     for path in sorted((pen.root / "sessions").rglob("*")):
-        if path.name not in ("output.log", "output.timing", "api"):
+        if path.name not in ("output.log", "output.timing", "api") and path.suffix != ".old":
             name = str(path.relative_to(pen.root))
             found[name] = path.read_text() if path.is_file() else ""
     for place in sorted((pen.root / "worktrees").iterdir()):

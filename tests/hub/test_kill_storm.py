@@ -312,6 +312,19 @@ class Storm:
         self.over.wait(chance.random() * 0.05)
 
 
+def cut_short(pen: Pen, kills: list[float]) -> Counter[str]:
+    """How often a kill came between the steps of a start or a stop, by what was recorded."""
+    begun: dict[str, tuple[str, float]] = {}
+    found: Counter[str] = Counter()
+    for event in pen.events():
+        if event["kind"] in ("agent.starting", "agent.stopping"):
+            begun[event["run"]] = (event["kind"], event["time"])
+        elif event["kind"] in ("agent.started", "agent.stopped") and event["run"] in begun:
+            what, first = begun.pop(event["run"])
+            found[what] += any(first <= kill <= event["time"] for kill in kills)
+    return found
+
+
 def assert_counted(text: bytes) -> int:
     """Every number from 1 on, none missing, none twice; the last one may be cut."""
     lines = text.split(b"\r\n")[:-1]
@@ -335,6 +348,7 @@ def test_k1_storm_of_kills_of_the_hub(pen: Pen, tmp_path: Path, seed: int) -> No
     storm.begin(*[storm.start_and_stop] * 3, storm.type, storm.look)
     hits: Counter[str] = Counter()
     served: list[int] = []
+    kills: list[float] = []
     most_locks = 0
     while len(served) < KILLS and time.monotonic() < began + STORM_SECONDS:
         wait_until(lambda: pen.answers() and pen.pid not in served, 30)
@@ -346,16 +360,20 @@ def test_k1_storm_of_kills_of_the_hub(pen: Pen, tmp_path: Path, seed: int) -> No
             storm.over.wait(0.01)
         hits.update({what: 1 for what, count in storm.in_flight.items() if count})
         os.kill(pid, signal.SIGKILL)
+        kills.append(time.time())
         served.append(pid)
     storm.end()
     pen.start()
+    cut = cut_short(pen, kills)
     print(
-        f"{time.monotonic() - began:.1f} s, {len(served)} kills, {len(storm.started)} started, {len(storm.stopped)}"
-        f" stopped, {storm.typed} typed, kills during {dict(hits)}, {listener.cuts} cuts,"
-        f" {len(storm.refused)} refused: {Counter(storm.refused).most_common(4)}"
+        f"{time.monotonic() - began:.1f} s, {len(served)} kills, {len(storm.started)} started,"
+        f" {len(storm.stopped)} stopped, {storm.typed} typed; asked at the moment of a kill:"
+        f" {dict(hits)}; begun by one hub and finished by another: {dict(cut)};"
+        f" {listener.cuts} cuts; refused: {Counter(storm.refused).most_common(4)}"
     )
 
     assert hits["start"] + hits["stop"] > 0
+    assert cut.total() > 0, "no kill came between two steps of anything"
     assert most_locks == 1
     serving = pen.logged("serving")
     assert len({line["pid"] for line in serving}) == len(serving) >= len(served) >= 5

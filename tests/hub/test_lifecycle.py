@@ -446,6 +446,21 @@ def test_b3_events_of_a_run_are_told_once_and_in_order(tidy: Pen) -> None:
     assert states == ["starting", "unknown", "exited"]
 
 
+@pytest.mark.slow
+def test_h8_homes_do_not_touch_each_other(tidy: Pen) -> None:
+    with made_pen(with_port=False) as other:
+        tidy.run(name="same")
+        other.run(name="same")
+        assert other.pid != tidy.pid
+        mine, theirs = tidy.program("same"), other.program("same")
+        other.kill_hub()
+        assert other.cli("stop", "--all").code == 0
+        assert (alive(mine), alive(theirs)) == (True, False)
+        assert tidy.agents()["same"]["running"]
+        token = (other.root / "credentials" / "api-token").read_text().strip()
+        assert tidy.ask("GET", "/agents", token=token)[0] == 401
+
+
 # ── the hub's files ──
 
 

@@ -26,6 +26,10 @@ SECONDS = 20.0
 # A session of its own, whose terminal is its standard input.
 TAKE_TERMINAL = ["setsid", "--ctty"]
 ROWS, COLS = 24, 80
+TEXT = "".join(
+    f"line {number} " + ("wörld 漢字 🚀 · " if number % 3 else "plain ") * 4 + "\n"
+    for number in range(200)
+)
 
 
 class Stage:
@@ -267,3 +271,27 @@ def wait_for_screen(look: Callable[[], str], condition: Callable[[str], bool]) -
     except AssertionError as error:
         raise AssertionError(f"never so; at last:\n{last}") from error
     return last
+
+
+@pytest.fixture
+def place(stage: Stage) -> Path:
+    """A directory with a text and a repository in it, the same for both."""
+    place = stage.factory.root / "place"
+    place.mkdir()
+    (place / "text").write_text(TEXT)
+    git = ["git", "-C", str(place), "-c", "init.defaultBranch=main"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    for number in range(10):
+        subprocess.run(
+            [
+                *git,
+                "commit",
+                "-q",
+                "--allow-empty",
+                "-m",
+                f"commit {number}\n\nwith a body\nof lines",
+            ],
+            check=True,
+            env={**os.environ, "GIT_COMMITTER_DATE": "@1 +0000", "GIT_AUTHOR_DATE": "@1 +0000"},
+        )
+    return place

@@ -35,7 +35,7 @@ def test_w11_only_old_ended_clean_and_merged_ones_go(site: Site) -> None:
     assert cleaned.worktrees == ["ended"]
     assert set(cleaned.left) == set(names) - {"ended"}
     assert "its agent is at work" in cleaned.left["locked"]
-    assert "1 commits" in cleaned.left["unmerged"]
+    assert "1 commit exists" in cleaned.left["unmerged"]
     assert "new" in cleaned.left["dirty"]
     assert {entry.name for entry in worktrees.list_managed(site)} == set(names) - {"ended"}
     assert "ended" not in refs(site) and "unmerged" in refs(site)

@@ -223,14 +223,17 @@ class Holder:
                 self._forget(client)
         return data[HEADER.size :]
 
-    def _write_input(self) -> None:
+    def _write(self, data: bytes | bytearray) -> int:
+        """How much of it the program takes now."""
         try:
-            written = os.write(self.child.input, self.input[:READ])
+            return os.write(self.child.input, data)
         except BlockingIOError:
-            written = 0
+            return 0
         except OSError:
-            written = len(self.input)  # it no longer listens
-        del self.input[:written]
+            return len(data)  # it no longer listens
+
+    def _write_input(self) -> None:
+        del self.input[: self._write(self.input[:READ])]
         if len(self.input) <= INPUT_BYTES:
             for client in self.clients.values():
                 if client.waits:
@@ -390,9 +393,12 @@ class Holder:
                 return
             self._activate(client)
         self.last_input = time.time()
-        self.input += payload
-        client.waits = len(self.input) > INPUT_BYTES
-        self._write_input()
+        if not self.input:
+            payload = payload[self._write(payload) :]
+        if payload:
+            self.input += payload
+            client.waits = len(self.input) > INPUT_BYTES
+            self._watch_input()
 
     def _activate(self, client: Client) -> None:
         self.active = client

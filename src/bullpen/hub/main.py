@@ -36,6 +36,7 @@ from bullpen.hub.registry import Registry
 from bullpen.hub.sockets import Sockets
 from bullpen.hub.store import Store
 from bullpen.hub.supervise import Supervisor
+from bullpen.hub.upkeep import Upkeep
 from bullpen.model.event import Draft, Event
 from bullpen.paths import HUB, Home, find_home, make_directories, person_home
 from bullpen.settings import Settings, load_settings
@@ -140,8 +141,11 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, hub.stop.set)
 
+    upkeep = Upkeep(supervisor)
+
     def publish(events: list[Event]) -> None:
         loop.call_soon_threadsafe(feed.publish, events)
+        loop.call_soon_threadsafe(upkeep.notice, events)
 
     store.on_commit = publish
     app = make_app(hub)
@@ -168,7 +172,9 @@ async def _serve(
         await asyncio.sleep(0.001)
     _tell(ready, {"ok": True, "pid": os.getpid(), "version": __version__})
     log.info("serving", extra={"pid": os.getpid(), "port": hub.port, "agents": len(list(registry))})
+    tending = asyncio.create_task(upkeep.run(), name="upkeep")
     await serving
+    tending.cancel()
     is_through = await supervisor.leave()
     factory.leave()
     log.info("left", extra={"is_through": is_through})

@@ -97,7 +97,8 @@ class Supervisor:
 
     async def launch_as(self, asked: Launch, name: str) -> Live:
         """Start under exactly that name."""
-        await asyncio.to_thread(self._forget_stray, name)
+        if name in self.registry.broken:
+            await asyncio.to_thread(self._forget_stray, name)
         self._refuse_taken(name, asked.run or "")
         live = self.registry.find(name)
         last = live.agent if live else None
@@ -150,11 +151,7 @@ class Supervisor:
 
     def _forget_stray(self, name: str) -> None:
         """A program without a session directory may have ended since it was noticed."""
-        if (
-            name in self.registry.broken
-            and not self.home.session(name).exists()
-            and holders.is_dead(self.home.socket(name))
-        ):
+        if not self.home.session(name).exists() and holders.is_dead(self.home.socket(name)):
             self.registry.broken.pop(name, None)
 
     @contextlib.contextmanager

@@ -73,6 +73,17 @@ def unlock_tree(home: Home, settings: Settings, agent: Agent) -> None:
         log.warning("cannot unlock a worktree", extra={"agent": agent.name, "why": error.message})
 
 
+def has_own_lock(home: Home, settings: Settings, agent: Agent) -> bool:
+    """Whether the agent's worktree is locked for it; False when that cannot be told."""
+    if agent.worktree is None:
+        return False
+    try:
+        site = open_site(home, settings, Path(agent.worktree.repo))
+        return worktrees.lock_reason(site, agent.name) == LOCK_REASON.format(agent.name)
+    except BullpenError:
+        return False
+
+
 def take_back_tree(site: Site, name: str, run: str, *, new_branch: bool, ran: bool) -> str:
     """Remove what was made for a start that failed; why it was left, empty when it was not.
 

@@ -26,6 +26,8 @@ KINDS = frozenset(
         "pod.launched",
         "pod.failed",
         "hub.started",
+        "upkeep.worktrees",
+        "upkeep.events",
         "input.typed",
     }
 )

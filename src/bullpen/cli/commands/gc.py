@@ -6,11 +6,10 @@ from typing import Any
 import click
 
 from bullpen.cli import output
-from bullpen.client.hub import HubClient
+from bullpen.cli.connect import connect
 from bullpen.errors import BullpenError
 from bullpen.model import duration
 from bullpen.model.gc import SESSION_OF_KEPT_TREE, Step, Swept
-from bullpen.paths import current_home
 
 NAMES_SHOWN = 8
 
@@ -33,7 +32,7 @@ def command(older_than: str, dry_run: bool, force: bool, as_json: bool) -> None:
         raise BullpenError(f"--older-than: {error}") from error
     wanted = {"older_than_seconds": seconds, "dry_run": dry_run, "force": force}
     found: dict[str, Any] = {}
-    for found in HubClient(current_home()).stream("gc", body=wanted, again=True):
+    for found in connect().stream("gc", body=wanted, again=True):
         if "doing" in found and not as_json:
             output.show_progress(f"{found['doing']} {found['number']} of {found['of']} …")
     if as_json:

@@ -7,7 +7,8 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.caller import caller, pod_in_effect
-from bullpen.client.hub import HubClient, raised
+from bullpen.cli.connect import connect
+from bullpen.client.hub import raised
 from bullpen.paths import current_home
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def launch(template: str, pod: str | None, prompt: str, as_json: bool) -> None:
     }
     steps = []
     try:
-        for step in HubClient(current_home()).stream("pods", body=asked, again=True):
+        for step in connect().stream("pods", body=asked, again=True):
             steps.append(step)
             if not as_json:
                 _show(step)
@@ -71,7 +72,7 @@ def _show(step: dict[str, Any]) -> None:
 def stop(name: str, force: bool, as_json: bool) -> None:
     """End all agents of a pod. Their worktrees, branches and sessions stay."""
     grace = 0 if force else None
-    agents = HubClient(current_home()).delete("pods", name, grace=grace)
+    agents = connect().delete("pods", name, grace=grace)
     if as_json:
         output.write_json(agents)
         return
@@ -81,11 +82,31 @@ def stop(name: str, force: bool, as_json: bool) -> None:
         output.write(f"pod {name} was being started, and is not any more")
 
 
+@command.command()
+@click.argument("name")
+def attach(name: str) -> None:
+    """Attach to all agents of a pod, side by side in tmux; new ones appear as they start."""
+    from bullpen.cli import panes
+
+    panes.show(connect(), name, panes.of_pod(name), ["pod", "follow", name])
+
+
+@command.command(hidden=True)
+@click.argument("name")
+@click.argument("window")
+@click.argument("shown", nargs=-1)
+def follow(name: str, window: str, shown: tuple[str, ...]) -> None:
+    """Add panes for agents of a pod that start; runs beside the window."""
+    from bullpen.cli import panes
+
+    panes.follow(current_home(), panes.of_pod(name), window, set(shown))
+
+
 @command.command("list")
 @output.json_option
 def list_pods(as_json: bool) -> None:
     """List pods and their agents."""
-    found = HubClient(current_home()).get("pods")
+    found = connect().get("pods")
     if as_json:
         output.write_json(found)
     elif not found:

@@ -7,6 +7,7 @@ import click
 from bullpen.cli import output
 from bullpen.cli.agents import act_on_each, chosen
 from bullpen.cli.connect import connect
+from bullpen.errors import BullpenError
 from bullpen.model import duration
 
 
@@ -20,7 +21,10 @@ def command(
     names: Sequence[str], everyone: bool, pod: str | None, grace: str | None, as_json: bool
 ) -> None:
     """End agents. Their worktrees, branches and sessions stay."""
-    seconds = duration.parse(grace).total_seconds() if grace else None
+    try:
+        seconds = duration.parse(grace).total_seconds() if grace else None
+    except ValueError as error:
+        raise BullpenError(f"--grace: {error}") from error
     hub = connect()
     meant = chosen(hub, names, everyone, pod)
     act_on_each(
