@@ -217,6 +217,34 @@ def test_b1_hub_told_to_stop_takes_a_start_under_way_back(pen: Pen, tmp_path: Pa
     assert_sound(pen)
 
 
+@pytest.mark.slow
+def test_b1_hub_told_to_stop_does_not_wait_for_an_endless_set_up(pen: Pen, tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo")
+    note = tmp_path / "at"
+    (pen.root / "roles" / "slow.yaml").write_text(
+        'name: slow\nagent_type: command\ncommand: ["/bin/sleep", "1000"]\n'
+        "worktree:\n  enabled: true\n  branch_from: main\n"
+        f"  setup: test -e {note} || {{ echo $$ > {note}; sleep 1000; }}\n"
+    )
+    pen.run(name="stays")
+    body = pen.launch(words=[], role="slow", cwd=str(repo))
+    asking = threading.Thread(target=lambda: gone(lambda: pen.ask("POST", "/agents", body)))
+    asking.start()
+    wait_until(lambda: note.exists() and note.read_text().endswith("\n"))
+    assert pen.cli("hub", "stop").out == "hub stopped; agents go on\n"
+    asking.join(30)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(int(note.read_text()), signal.SIGKILL)  # an orphan, as after a crash
+    assert pen.client().post("agents", body=body, again=True)["running"]
+    assert sorted(pen.agents()) == ["slow", "stays"]
+    assert_sound(pen)
+
+
+def gone(ask: Callable[[], Any]) -> None:
+    with contextlib.suppress(wire.HubGone):
+        ask()
+
+
 # ── at random ──
 
 

@@ -194,9 +194,15 @@ class Supervisor:
 
     async def _wait_released(self, name: str) -> None:
         """The holder of the last run says goodbye to its clients before it leaves."""
-        async with asyncio.timeout(END_SECONDS):
-            while await asyncio.to_thread(sessions.is_held, self.home, name):
-                await asyncio.sleep(RELEASE_SECONDS)
+        deadline = time.monotonic() + END_SECONDS
+        while await asyncio.to_thread(sessions.is_held, self.home, name):
+            if time.monotonic() > deadline:
+                raise BullpenError(
+                    f"the holder of {name}'s last run does not leave",
+                    hint=f"bullpen explain {name}",
+                    kind=Kind.CONFLICT,
+                )
+            await asyncio.sleep(RELEASE_SECONDS)
 
     async def _type_first(self, live: Live, text: bytes) -> None:
         if not text or not live.is_running:
@@ -210,7 +216,10 @@ class Supervisor:
     async def _prompt_again(self, asked: Launch, live: Live) -> None:
         """The hub was killed between the start and the prompt: nothing was typed at all."""
         if asked.prompt and live.is_running and live.link is not None:
-            status = await live.link.ask(b"S")
+            try:
+                status = await live.link.ask(b"S")
+            except (OSError, TimeoutError) as error:
+                raise _does_not_answer(live.agent.name) from error
             if not status.get("last_input"):
                 role = Start(None, asked.words, asked.prompt)
                 await self._type_first(live, get_engine(live.agent.engine).first_input(role))
@@ -556,7 +565,8 @@ def _start_failure(name: str, error: BaseException) -> BaseException:
             kind=Kind.UNAVAILABLE,
         )
     if isinstance(error, OSError):  # a full disk, most often
-        what = ": ".join(filter(None, (error.strerror or str(error), error.filename)))
+        reason = error.strerror or str(error) or type(error).__name__
+        what = ": ".join(filter(None, (reason, error.filename)))
         return BullpenError(f"cannot start {name}: {what}", kind=Kind.UNAVAILABLE)
     return error
 

@@ -31,13 +31,20 @@ def complete_running(_ctx: click.Context, _param: click.Parameter, incomplete: s
 @click.argument("name", shell_complete=complete_running)
 @click.option("--read-only", is_flag=True, help="Watch: nothing that is typed gets to the agent.")
 @click.option("--status", "wants_status", is_flag=True, help="Draw a status row at the bottom.")
-def command(name: str, read_only: bool, wants_status: bool) -> None:
+@click.option("--tree", is_flag=True, help="With all agents that it started, side by side in tmux.")
+def command(name: str, read_only: bool, wants_status: bool, tree: bool = False) -> None:
     """Attach this terminal to an agent's.
 
     Ctrl-\\ (detach_key in config.yaml) leaves; the agent goes on. The exit code is 0 when
     you leave and when the agent's program ends, however it ends. Needs no hub.
     """
     home = current_home()
+    if tree:
+        from bullpen.cli import panes
+        from bullpen.cli.connect import connect as connect_hub
+
+        panes.show(connect_hub(), name, panes.of_tree(name), ["pod", "follow", "--tree", name])
+        return
     if os.environ.get("BULLPEN_ACTOR") == name:
         raise BullpenError(f"{name} cannot attach to itself: it would feed on its own output")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -92,14 +92,16 @@ def attach(name: str) -> None:
 
 
 @command.command(hidden=True)
+@click.option("--tree", is_flag=True)
 @click.argument("name")
 @click.argument("window")
 @click.argument("shown", nargs=-1)
-def follow(name: str, window: str, shown: tuple[str, ...]) -> None:
+def follow(name: str, tree: bool, window: str, shown: tuple[str, ...]) -> None:
     """Add panes for agents of a pod that start; runs beside the window."""
     from bullpen.cli import panes
 
-    panes.follow(current_home(), panes.of_pod(name), window, set(shown))
+    choose = panes.of_tree(name) if tree else panes.of_pod(name)
+    panes.follow(current_home(), choose, window, set(shown))
 
 
 @command.command("list")
