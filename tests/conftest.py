@@ -21,6 +21,21 @@ BULLPEN = Path(sys.executable).with_name("bullpen")
 STARTER = Path(__file__).parents[1] / "src" / "bullpen" / "starter"
 
 
+# Of the tests that start hubs, these are quick enough for `make check`; they go down the main path.
+QUICK = {
+    "hub": ("test_store.py", "test_feed.py", "test_b2_killed_hub_finds_its_agents_again"),
+    "api": ("test_rights.py", "test_format.py"),
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        quick = QUICK.get(item.path.parent.name)
+        if quick is not None and not any(word in item.nodeid for word in quick):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def _isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):

@@ -1,6 +1,7 @@
 """What the hub does by itself: once a day, whatever happens to hubs meanwhile."""
 
 import fcntl
+import itertools
 import json
 import os
 import shutil
@@ -66,7 +67,7 @@ def test_w11_done_once_a_day_however_long_hubs_live(lives_seconds: float) -> Non
             done += [now] * (Job.WORKTREES in due.jobs)
             now += due.wait_seconds
         now = end
-    gaps = [later - earlier for earlier, later in zip(done, done[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(done)]
     assert min(gaps) >= DAY_SECONDS
     assert max(gaps) <= DAY_SECONDS + max(lives_seconds, LOOK_AGAIN_SECONDS)
 
@@ -245,7 +246,7 @@ def test_w11_repository_that_is_gone_is_logged_and_harms_nobody(pen: Pen) -> Non
     pen.start()
     wait_until(lambda: len(turns(pen)) == 2)
     assert list(turns(pen)[-1]["failed"]) == [str(gone / ".git")]
-    assert pen.logged("upkeep of a repository")
+    assert pen.logged("cannot look after a repository")
     assert len(pen.events(kind="upkeep.events")) >= 1
 
 

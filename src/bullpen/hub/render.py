@@ -3,7 +3,6 @@
 Here and not in the command line, because the hot commands have no time to lay out text.
 """
 
-import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -21,23 +20,24 @@ def list_text(
     broken: dict[str, str],
     bridges: Sequence[Component] = (),
     *,
-    grouped: bool,
+    pod: str = "",
     colour: bool,
+    now: float,
 ) -> str:
-    """`bullpen list`: those without a pod first, then each pod under its name, bridges last."""
+    """`bullpen list`: those without a pod first, then each pod under its name, bridges last.
+    `pod` is the one that was asked for, if only one was."""
     last = "\n".join(_bridges(bridges, colour)) + "\n" if bridges else ""
     if not agents and not broken:
-        return f"{NOBODY}\n{last}"
-    now = time.time()
-    pods = sorted({live.agent.pod for live in agents}) if grouped else [""]
+        nobody = f"no agents in pod {printable(pod)} · bullpen pod list" if pod else NOBODY
+        return f"{nobody}\n{last}"
     rows: list[tuple[str, ...]] = [HEADERS]
     lives: list[Live | None] = [None]
-    for pod in pods:
-        members = [live for live in agents if not grouped or live.agent.pod == pod]
-        if pod:
-            rows.append((printable(pod), *("",) * (len(HEADERS) - 1)))
+    for label in sorted({live.agent.pod for live in agents}):
+        members = [live for live in agents if live.agent.pod == label]
+        if label:
+            rows.append((printable(label), *("",) * (len(HEADERS) - 1)))
             lives.append(None)
-        rows += [_row(live, now, indent="  " if pod else "") for live in members]
+        rows += [_row(live, now, indent="  " if label else "") for live in members]
         lives += members
     used = [n for n in range(len(HEADERS)) if n < 3 or any(row[n] for row in rows[1:])]
     lines = align([[row[n] for n in used] for row in rows])

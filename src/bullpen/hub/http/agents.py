@@ -91,13 +91,16 @@ async def list_agents(
     """All agents with their states, those that have ended too, in the order of names. As text it
     is what `bullpen list` prints: pods apart, bridges last."""
     wanted = pod if pod is not None else own_pod
-    lives = [live for live in hub.registry if wanted in ("", "*") or live.agent.pod == wanted]
+    one_pod = "" if wanted == "*" else wanted
+    lives = [live for live in hub.registry if not one_pod or live.agent.pod == one_pod]
+    # Of which pod those are that cannot be read, nobody knows.
+    broken = {} if one_pod else hub.registry.broken
     if text:
-        grouped = wanted in ("", "*")
         bridges = [one for one in await hub.components.living() if one.kind == "bridge"]
-        body = render.list_text(lives, hub.registry.broken, bridges, grouped=grouped, colour=colour)
+        now = time.time()
+        body = render.list_text(lives, broken, bridges, pod=one_pod, colour=colour, now=now)
         return PlainTextResponse(body)
-    return Agents(agents=tuple(map(shown, lives)), broken=hub.registry.broken)
+    return Agents(agents=tuple(map(shown, lives)), broken=broken)
 
 
 @router.post("/agents", status_code=201, response_model=Shown, dependencies=[owner])

@@ -1,0 +1,224 @@
+"""Agents and their worktrees: locked while they run, as they were when a start fails."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bullpen import worktrees
+from bullpen.hub.trees import LOCK_REASON
+from tests.conftest import wait_until
+from tests.holder.conftest import alive
+from tests.hub.conftest import SLEEP, Pen, made_pen
+from tests.hub.pods_support import on_disk, write_role
+from tests.worktrees.conftest import commit, git, make_repo
+
+TREE = "worktree: {enabled: true, branch_from: main}"
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[tuple[Pen, Path]]:
+    with made_pen() as pen:
+        repo = make_repo(pen.root.parent / "repo")
+        write_role(pen, "worker", list(SLEEP), TREE)
+        write_role(pen, "missing", ["/no/such/program"], TREE)
+        yield pen, repo
+
+
+@pytest.fixture
+def home(place: tuple[Pen, Path]) -> Iterator[Pen]:
+    pen, repo = place
+    pen.start()
+    yield pen
+    pen.start()
+    pen.cli("stop", "--all", "--grace", "0s")
+    for name in pen.agents():
+        pen.cli("worktree", "unlock", name, cwd=repo)
+    pen.cli("gc", "--older-than", "0s", "--force")
+    assert pen.agents() == {}
+
+
+@pytest.fixture
+def repo(place: tuple[Pen, Path]) -> Path:
+    return place[1]
+
+
+def run(pen: Pen, repo: Path, name: str, role: str = "worker") -> None:
+    ran = pen.cli("run", "--role", role, "--name", name, cwd=repo)
+    assert ran.code == 0, ran
+
+
+def lock_of(pen: Pen, repo: Path, name: str) -> str | None:
+    site = worktrees.open_site(repo, pen.root / "worktrees")
+    return worktrees.lock_reason(site, name)
+
+
+# ── locks ──
+
+
+def test_w11_worktree_of_a_running_agent_is_not_removed(home: Pen, repo: Path) -> None:
+    run(home, repo, "amy")
+    ran = home.cli("worktree", "remove", "amy", cwd=repo)
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err.startswith(
+        "error: amy is locked: its agent is running · bullpen stop amy\nhint:  "
+    )
+    for words in (["--older-than", "0s"], ["--all"]):
+        ran = home.cli("worktree", "cleanup", *words, cwd=repo)
+        assert (ran.code, "kept     amy: " in ran.out) == (0, True), ran
+    assert git(repo, "worktree", "remove", "worktrees/amy", check=False) == ""
+    assert (home.root / "worktrees" / "amy" / "file0.txt").exists()
+    assert "its agent is running" in git(repo, "worktree", "list", "--porcelain")
+
+
+def test_w11_worktree_is_unlocked_when_its_agent_ends(home: Pen, repo: Path) -> None:
+    run(home, repo, "amy")
+    assert lock_of(home, repo, "amy") == LOCK_REASON.format("amy")
+    home.stop("amy")
+    assert lock_of(home, repo, "amy") is None
+    run(home, repo, "amy")
+    assert lock_of(home, repo, "amy") == LOCK_REASON.format("amy")
+    os.kill(home.program("amy"), signal.SIGKILL)
+    wait_until(lambda: not home.agents()["amy"]["running"])
+    assert lock_of(home, repo, "amy") is None
+    assert home.cli("worktree", "remove", "amy", cwd=repo).code == 0
+
+
+@pytest.mark.parametrize("victim", ["program", "holder"])
+def test_w11_worktree_is_unlocked_by_the_next_hub(home: Pen, repo: Path, victim: str) -> None:
+    run(home, repo, "amy")
+    run(home, repo, "bob")
+    home.kill_hub()
+    holder, program = home.holder("amy"), home.program("amy")
+    os.kill(program if victim == "program" else holder, signal.SIGKILL)
+    wait_until(lambda: not alive(holder) and not alive(program))
+    assert lock_of(home, repo, "amy") == LOCK_REASON.format("amy")
+    home.start()
+    assert not home.agents()["amy"]["running"]
+    assert lock_of(home, repo, "amy") is None
+    assert lock_of(home, repo, "bob") == LOCK_REASON.format("bob")
+
+
+def test_w11_lock_of_a_person_survives(home: Pen, repo: Path) -> None:
+    """The start, the end, a failed start, and the next hub."""
+    run(home, repo, "amy")
+    home.stop("amy")
+    assert home.cli("worktree", "lock", "amy", "--reason", "mine", cwd=repo).code == 0
+    run(home, repo, "amy")
+    assert lock_of(home, repo, "amy") == "mine"
+    home.stop("amy")
+    assert lock_of(home, repo, "amy") == "mine"
+    failed = home.cli("run", "--role", "missing", "--name", "amy", cwd=repo)
+    assert failed.code == 4
+    assert lock_of(home, repo, "amy") == "mine"
+    run(home, repo, "amy")
+    home.kill_hub()
+    os.kill(home.program("amy"), signal.SIGKILL)
+    home.start()
+    wait_until(lambda: not home.agents()["amy"]["running"])
+    assert lock_of(home, repo, "amy") == "mine"
+
+
+def test_w11_lock_that_a_person_lifted_is_no_trouble(home: Pen, repo: Path) -> None:
+    run(home, repo, "amy")
+    assert home.cli("worktree", "unlock", "amy", cwd=repo).code == 0
+    home.stop("amy")
+    assert lock_of(home, repo, "amy") is None
+
+
+def test_w11_lock_that_was_left_is_lifted_by_the_next_hub(home: Pen, repo: Path) -> None:
+    """The repository may have been out of reach when the agent ended."""
+    run(home, repo, "amy")
+    run(home, repo, "bob")
+    away = repo.with_name("away")
+    repo.rename(away)
+    home.stop("amy")
+    away.rename(repo)
+    assert lock_of(home, repo, "amy") == LOCK_REASON.format("amy")
+    home.kill_hub()
+    home.start()
+    wait_until(lambda: lock_of(home, repo, "amy") is None)
+    assert lock_of(home, repo, "bob") == LOCK_REASON.format("bob")
+
+
+# ── starts that fail ──
+
+
+def test_r5_failed_start_leaves_neither_worktree_nor_branch(home: Pen, repo: Path) -> None:
+    write_role(
+        home,
+        "prepared",
+        ["/no/such/program"],
+        TREE.replace("}", ", setup: 'echo made > made.txt'}"),
+    )
+    before = on_disk(home, repo)
+    for role in ("missing", "prepared"):
+        ran = home.cli("run", "--role", role, "--name", "amy", cwd=repo)
+        assert (ran.code, "/no/such/program" in ran.err) == (4, True)
+        assert on_disk(home, repo) == before
+
+
+def test_r3_directory_that_is_not_committed_leaves_nothing(home: Pen, repo: Path) -> None:
+    empty = repo / "empty"
+    empty.mkdir()
+    before = on_disk(home, repo)
+    ran = home.cli("run", "--role", "worker", "--name", "amy", cwd=empty)
+    assert (ran.code, "has no committed files" in ran.err) == (4, True)
+    assert on_disk(home, repo) == before
+    empty.rmdir()
+
+
+def test_r3_agent_works_in_the_same_directory_of_its_worktree(home: Pen, repo: Path) -> None:
+    commit(repo, "deep/er/file.txt")
+    ran = home.cli("run", "--role", "worker", "--name", "amy", cwd=repo / "deep" / "er")
+    assert ran.code == 0
+    tree = home.root / "worktrees" / "amy"
+    assert home.agents()["amy"]["cwd"] == str(tree / "deep" / "er")
+    assert Path(f"/proc/{home.program('amy')}/cwd").resolve() == tree / "deep" / "er"
+
+
+def test_r5_failed_start_leaves_the_earlier_session_as_it_was(home: Pen, repo: Path) -> None:
+    run(home, repo, "amy")
+    tree = home.root / "worktrees" / "amy"
+    commit(tree, "mine.txt")
+    (tree / "half.txt").write_text("half done\n")
+    home.stop("amy")
+    before, shown = on_disk(home, repo), home.agents()
+    ran = home.cli("run", "--role", "missing", "--name", "amy", cwd=repo, EXTRA="of a failure")
+    assert ran.code == 4
+    assert on_disk(home, repo) == before
+    assert home.agents() == shown
+    home.kill_hub()
+    assert home.agents() == shown
+    assert home.cli("restart", "amy").code == 0
+    assert home.agents()["amy"]["running"]
+
+
+def test_b8_failed_restart_leaves_the_worktree(home: Pen, repo: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    shutil.copy("/bin/sleep", program)
+    write_role(home, "mortal", [str(program), "1000000"], TREE)
+    run(home, repo, "amy", "mortal")
+    home.stop("amy")
+    program.rename(tmp_path / "gone")
+    before, shown = on_disk(home, repo), home.agents()
+    ran = home.cli("restart", "amy")
+    assert ran.code == 4
+    assert on_disk(home, repo) == before
+    assert home.agents() == shown
+
+
+def test_r5_branch_of_the_agent_outlives_a_failed_start(home: Pen, repo: Path) -> None:
+    """Its worktree was removed, its commits are on the branch only."""
+    run(home, repo, "amy")
+    tip = commit(home.root / "worktrees" / "amy", "mine.txt")
+    home.stop("amy")
+    assert home.cli("worktree", "remove", "amy", cwd=repo).code == 0
+    before = on_disk(home, repo)
+    assert home.cli("run", "--role", "missing", "--name", "amy", cwd=repo).code == 4
+    assert on_disk(home, repo) == before
+    assert git(repo, "rev-parse", "amy") == tip
+    git(repo, "branch", "-D", "amy")
