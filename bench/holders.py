@@ -19,6 +19,7 @@ import tempfile
 import termios
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -35,8 +36,8 @@ KEYS = 200
 END = b"THIS-IS-THE-END"
 RING_BYTES = 256 << 10
 BULLPEN = str(Path(sys.executable).with_name("bullpen"))
-# In memory if there is a place: on a disk that was just cleared of thousands of files, as by
-# the rows before, ext4 takes half a millisecond to find a number for each new one.
+# In memory if there is a place: on a disk where thousands of files were deleted in the last
+# minutes, as by the rows of worktrees, ext4 takes half a millisecond to number a new one.
 SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else "/tmp"
 ENV = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "HOME": "/", "LANG": "C.UTF-8"}
 
@@ -57,15 +58,7 @@ def rows() -> list[Row]:
         return [*memory(Path(scratch, "m")), *starts(Path(scratch, "s")), *traffic(Path(scratch))]
 
 
-# Those who hold programs
-
-
-class Keeper(Protocol):
-    """Starts programs in terminals and says which processes of its own that takes."""
-
-    def start(self, name: str, argv: list[str]) -> None: ...
-
-    def pids(self) -> list[int]: ...
+# Those who hold programs: each can start one, attach to it, and tell its own processes
 
 
 class Holders:
@@ -216,7 +209,7 @@ def memory(place: Path) -> list[Row]:
                 if kind == "holder":
                     keeper.link(f"a{number}")
             settle(keeper.pids())
-            used[kind] = sum(map(pss, keeper.pids())) / FEW
+            used[kind] = round(sum(map(pss, keeper.pids())) / FEW, 2)
     ours = used.pop("holder")
     # The goal is 1.2 MB; the peers keep less: dtach nothing, tmux 2,000 lines.
     return [
@@ -345,8 +338,14 @@ def traffic(place: Path) -> list[Row]:
         times, what = (out, f"{size} to the") if number == "3a" else (key, "key and echo,")
         if peer in times:
             label = f"{what} {ours}, against {peer}"
-            result.append(Row(number, label, times[ours], times[peer], goal))
+            row = Row(number, label, times[ours], times[peer], goal)
+            result.append(row if number == "3a" else _microseconds(row))
     return result
+
+
+def _microseconds(row: Row) -> Row:
+    ours, bare = round(row.ours * 1e6), round(row.bare * 1e6)
+    return replace(row, ours=ours, bare=bare, unit="µs")
 
 
 class Ways:
@@ -376,7 +375,7 @@ class Ways:
     def output(self, kind: str) -> float:
         """Seconds for all of the text to arrive."""
         with contextlib.closing(self.open(kind, self.printing)) as line:
-            return timed(lambda: (line.send(b"g"), receive_until(line, END)))
+            return timed(partial(_exchange, line, b"g", END))
 
     def key(self, kind: str) -> float:
         """The median of some keys typed and seen, always at the same program."""
@@ -385,7 +384,7 @@ class Ways:
             self.echoes[kind].send(b"g")
         line = self.echoes[kind]
         keys = [b"%c" % (ord("a") + number % 26) for number in range(KEYS)]
-        return median(timed(partial(_echo, line, key)) for key in keys)
+        return median(timed(partial(_exchange, line, key, key)) for key in keys)
 
     def measure(self, rounds: int, work: Callable[[str], float]) -> dict[str, float]:
         """All ways in turns."""
@@ -396,9 +395,9 @@ class Ways:
         return dict(zip(self.kinds, medians, strict=True))
 
 
-def _echo(line: Line, key: bytes) -> None:
-    line.send(key)
-    receive_until(line, key)
+def _exchange(line: Line, typed: bytes, wanted: bytes) -> None:
+    line.send(typed)
+    receive_until(line, wanted)
 
 
 def receive_until(line: Line, wanted: bytes) -> None:

@@ -21,8 +21,10 @@ BULLPEN = Path(sys.executable).with_name("bullpen")
 STARTER = Path(__file__).parents[1] / "src" / "bullpen" / "starter"
 
 
-# Of the tests that start hubs, these are quick enough for `make check`; they go down the main path.
-QUICK = {
+# Of the tests that start hubs, terminals and engines, these are quick enough for `make check`.
+QUICK: dict[str, tuple[str, ...]] = {
+    "engines": (),
+    "terminal": ("_keys", "_title", "_undo", "_cast", "_plain", "_screen", "_row", "_log_files"),
     "hub": ("test_store.py", "test_feed.py", "test_b2_killed_hub_finds_its_agents_again"),
     "api": ("test_rights.py", "test_format.py"),
 }

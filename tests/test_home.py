@@ -376,6 +376,7 @@ def test_h6_version_says_version_python_platform_home(
     assert "~/code/.bullpen" in bullpen("version", cwd=home.parent).out
 
 
+@pytest.mark.slow
 def test_h8_two_homes_side_by_side_share_nothing(
     tmp_path: Path, bullpen: Callable[..., Ran]
 ) -> None:

@@ -169,7 +169,7 @@ def test_b2_stop_whose_hub_is_killed_happens(pen: Pen, spec: str) -> None:
 def test_b2_end_that_a_killed_hub_saw_is_recorded_once(pen: Pen, moment: str) -> None:
     with deadly_hub(pen, f"bullpen.hub.supervise:Supervisor._conclude:1:{moment}"):
         pen.run(*python("import sys; sys.stdin.readline(); sys.exit(7)"), name="ending")
-        pen.ask("POST", "/agents/ending/input", {"text": "\r"})
+        gone(lambda: pen.ask("POST", "/agents/ending/input", {"text": "\r"}))
     wait_until(lambda: pen.state("ending") == "exited (7)")
     wait_until(lambda: len(pen.events("ending", "agent.stopped")) == 1)
     assert_sound(pen)
@@ -241,6 +241,7 @@ def test_b1_hub_told_to_stop_does_not_wait_for_an_endless_set_up(pen: Pen, tmp_p
 
 
 def gone(ask: Callable[[], Any]) -> None:
+    """Whether the hub answers before it dies is open."""
     with contextlib.suppress(wire.HubGone):
         ask()
 

@@ -272,6 +272,7 @@ def test_w7_remove_killed_around_every_git(
     assert deaths >= 4
 
 
+@pytest.mark.slow
 def test_w6_rollback_spares_work_done_after_a_cut_short_removal(tmp_path: Path) -> None:
     """Killed after the intent, before the rename: what is written there since must survive."""
     site = prepared(tmp_path, 0, "clean")
@@ -288,6 +289,7 @@ def test_w6_rollback_spares_work_done_after_a_cut_short_removal(tmp_path: Path) 
     assert_healthy(site)
 
 
+@pytest.mark.slow
 def test_w6_rollback_leaves_a_strangers_branch_of_the_same_name(tmp_path: Path) -> None:
     """Killed before our branch exists; a person then makes one of that name by hand."""
     site = fresh(tmp_path, 0)

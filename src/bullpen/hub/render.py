@@ -3,6 +3,7 @@
 Here and not in the command line, because the hot commands have no time to lay out text.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -32,8 +33,9 @@ def list_text(
         return f"{nobody}\n{last}"
     rows: list[tuple[str, ...]] = [HEADERS]
     lives: list[Live | None] = [None]
-    for label in sorted({live.agent.pod for live in agents}):
-        members = [live for live in agents if live.agent.pod == label]
+    by_pod = sorted(agents, key=_pod)  # stable: by name within
+    for label, found in itertools.groupby(by_pod, _pod):
+        members = list(found)
         if label:
             rows.append((printable(label), *("",) * (len(HEADERS) - 1)))
             lives.append(None)
@@ -48,6 +50,10 @@ def list_text(
         ]
     lines += [f"{printable(name)}: {printable(reason)}" for name, reason in sorted(broken.items())]
     return "\n".join(lines) + "\n" + last
+
+
+def _pod(live: Live) -> str:
+    return live.agent.pod
 
 
 def _bridges(bridges: Sequence[Component], colour: bool) -> list[str]:

@@ -94,14 +94,14 @@ def attach(name: str) -> None:
 @command.command(hidden=True)
 @click.option("--tree", is_flag=True)
 @click.argument("name")
-@click.argument("window")
+@click.argument("mark")
 @click.argument("shown", nargs=-1)
-def follow(name: str, tree: bool, window: str, shown: tuple[str, ...]) -> None:
+def follow(name: str, tree: bool, mark: str, shown: tuple[str, ...]) -> None:
     """Add panes for agents of a pod that start; runs beside the window."""
     from bullpen.cli import panes
 
     choose = panes.of_tree(name) if tree else panes.of_pod(name)
-    panes.follow(current_home(), choose, window, set(shown))
+    panes.follow(current_home(), choose, mark, set(shown))
 
 
 @command.command("list")
