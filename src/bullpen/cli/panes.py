@@ -2,8 +2,8 @@
 
 tmux is a viewer here: each pane is an ordinary `bullpen attach`, and closing it ends nothing.
 A person who is in tmux already gets a window there, others a session `bullpen-<title>`; who
-comes a second time joins what is there. Windows are known by a mark of ours, not by their names:
-another home may have a pod of the same name. The mark also says which process follows them.
+comes a second time joins what is there. Windows are known by a mark of ours and not by their
+names: another home may have a pod of the same name.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bullpen import proc
@@ -26,8 +27,11 @@ from bullpen.paths import HUB, Home
 
 ASK_AGAIN_SECONDS = 1.0
 SILENCE_SECONDS = 60.0  # the stream has a heartbeat
-MARK = "@bullpen-panes"  # of a window: what it shows, and who follows
+TMUX_SECONDS = 20.0
+MARK = "@bullpen-panes"  # of a window: `<what it shows>:<random>`
 AGENT = "@bullpen-agent"  # of a pane
+# The size of a pane is its agent's: what is smaller than that is no use to either.
+LEAST_COLUMNS, LEAST_ROWS = 40, 8
 
 Agents = list[dict[str, Any]]
 Choose = Callable[[Agents], list[str]]
@@ -51,8 +55,31 @@ def of_tree(root: str) -> Choose:
     return choose
 
 
+def room(columns: int, rows: int) -> int:
+    """How many panes a window of that size takes."""
+    return max(2, (columns // LEAST_COLUMNS) * (rows // LEAST_ROWS))
+
+
+# ── opening and joining ──
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be shown; `follow` is the command that adds those who start later."""
+
+    home: Home
+    title: str
+    names: tuple[str, ...]
+    follow: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """The same for the same agents of the same home."""
+        return f"{self.home.id}/{'/'.join(self.follow)}"
+
+
 def show(hub: HubClient, title: str, choose: Choose, follow: Sequence[str]) -> None:
-    """Open the window, or join it if it is there. `follow` is the command that adds new ones."""
+    """Open the window, or join it if it is there."""
     names = choose(hub.get("agents")["agents"])
     if not names:
         raise BullpenError(
@@ -63,86 +90,92 @@ def show(hub: HubClient, title: str, choose: Choose, follow: Sequence[str]) -> N
         for name in names:
             output.write(f"  bullpen attach {name}")
         return
-    inside = bool(os.environ.get("TMUX"))
-    if not inside and not (sys.stdin.isatty() and sys.stdout.isatty()):
+    wanted = Wanted(hub.home, title, tuple(names), tuple(follow))
+    if os.environ.get("TMUX"):
+        _show_here(wanted)
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BullpenError(
             "this needs a terminal", hint=f"bullpen peek {names[0]} · bullpen logs -f {names[0]}"
         )
-    what = f"{hub.home.id}/{'/'.join(follow)}"
-    if inside:
-        _show_here(hub.home, title, what, names, follow)
-    else:
-        session = _show_apart(hub.home, title, what, names, follow)
-        sys.stdout.flush()
-        os.execvp("tmux", ["tmux", "attach-session", "-t", f"={session}"])
+    session = _show_apart(wanted)
+    sys.stdout.flush()
+    os.execvp("tmux", ["tmux", "attach-session", "-t", f"={session}"])
 
 
-def _show_here(home: Home, title: str, what: str, names: list[str], follow: Sequence[str]) -> None:
+def _show_here(wanted: Wanted) -> None:
     """In the session that the person is in: tmux in tmux is no joy."""
-    there = _marks(what, ("list-windows",))
-    if there:
-        window, mark = there[0]
-        _add_missing(home, mark, names)
-        _tmux("select-window", "-t", window)
-    else:
-        _open(home, ["new-window", "-n", title], what, names, follow)
+    there = _find_window(wanted.key, "list-windows")
+    if there is None:
+        _open(wanted, "new-window")
+        return
+    window, mark = there
+    _add_missing(wanted, mark)
+    _tmux("select-window", "-t", window)
 
 
-def _show_apart(home: Home, title: str, what: str, names: list[str], follow: Sequence[str]) -> str:
+def _show_apart(wanted: Wanted) -> str:
     """In a session of its own; its name."""
-    plain = re.sub(r"[^A-Za-z0-9_~-]", "_", f"bullpen-{title}")  # tmux changes others by itself
-    other = f"{plain}-{hashlib.sha256(what.encode()).hexdigest()[:4]}"
+    plain = re.sub(r"[^A-Za-z0-9_~-]", "_", f"bullpen-{wanted.title}")  # others tmux changes itself
+    other = f"{plain}-{hashlib.sha256(wanted.key.encode()).hexdigest()[:4]}"
     for session in (plain, other):
-        if not _try_tmux("has-session", "-t", f"={session}"):
-            size = shutil.get_terminal_size()
-            place = ["-x", str(size.columns), "-y", str(size.lines)]
-            _open(home, ["new-session", "-d", "-s", session, *place], what, names, follow)
+        if _try_tmux("has-session", "-t", f"={session}") is None:
+            columns, lines = shutil.get_terminal_size()
+            size = ("-x", str(columns), "-y", str(lines))
+            _open(wanted, "new-session", "-d", "-s", session, *size)
             return session
-        there = _marks(what, ("list-windows", "-t", f"={session}"))
-        if there:
-            _add_missing(home, there[0][1], names)
+        there = _find_window(wanted.key, "list-windows", "-t", f"={session}")
+        if there is not None:
+            _add_missing(wanted, there[1])
             return session
     raise BullpenError(
         f"the tmux sessions {plain} and {other} are somebody else's",
-        hint=f"tmux kill-session -t {plain}, or bullpen attach {names[0]}",
+        hint=f"tmux kill-session -t {plain}, or bullpen attach {wanted.names[0]}",
         kind=Kind.CONFLICT,
     )
 
 
-def _open(home: Home, where: list[str], what: str, names: list[str], follow: Sequence[str]) -> None:
-    mark = f"{what}:{secrets.token_hex(4)}"
-    first, *others = names
-    _new_window(home, where, mark, first)
+def _open(wanted: Wanted, *where: str) -> None:
+    mark = f"{wanted.key}:{secrets.token_hex(4)}"
+    first, *others = wanted.names
+    _new_window(wanted.home, mark, wanted.title, first, *where)
     for name in others:
-        add(home, mark, name)
-    command = shlex.join(_bullpen(home, *follow, mark, *names))
-    # tmux would read formats in it; what it prints would be shown over the panes.
+        add(wanted.home, mark, name)
+    command = shlex.join(_bullpen(wanted.home, *wanted.follow, mark, *wanted.names))
+    # tmux reads formats in it, and shows what it prints over the panes.
     _tmux("run-shell", "-b", f"exec {command} >/dev/null 2>&1".replace("#", "##"))
 
 
+def _add_missing(wanted: Wanted, mark: str) -> None:
+    """Panes that somebody has closed meanwhile."""
+    shown = {pane.agent for pane in list_panes(mark)}
+    for name in wanted.names:
+        if name not in shown:
+            add(wanted.home, mark, name)
+
+
 def add(home: Home, mark: str, name: str) -> None:
-    """One more pane, in another window when this one is full."""
-    last = _panes(mark)[-1:]
-    if not last:
+    """One more pane, in one more window when the last one is full."""
+    there = list_panes(mark)
+    if not there:
         raise BullpenError("the panes are gone", kind=Kind.NOT_FOUND)
-    window, pane, _ = last[0]
-    words = ("split-window", "-d", "-t", pane, "-P", "-F", "#{pane_id}")
-    new = _try_tmux(*words, *_bullpen(home, "attach", name))
+    last = there[-1]
+    new = None
+    if last.beside < room(last.columns, last.rows):
+        words = ("split-window", "-d", "-t", last.id, "-P", "-F", "#{pane_id}")
+        new = _try_tmux(*words, *_bullpen(home, "attach", name))
     if new is None:
-        _new_window(home, ["new-window", "-d", "-a", "-t", window], mark, name)
+        _new_window(home, mark, last.title, name, "new-window", "-d", "-a", "-t", last.window)
     else:
         _name_pane(new, name)
-        _tmux("select-layout", "-t", window, "tiled")
+        _tmux("select-layout", "-t", last.window, "tiled")
 
 
-def _new_window(home: Home, where: list[str], mark: str, name: str) -> None:
-    words = (*where, "-P", "-F", "#{window_id} #{pane_id}", *_bullpen(home, "attach", name))
-    window, pane = _tmux(*words).split()
-    for option, value in (
-        (MARK, mark),
-        ("pane-border-status", "top"),
-        ("pane-border-format", " #{pane_title} "),
-    ):
+def _new_window(home: Home, mark: str, title: str, name: str, *where: str) -> None:
+    words = (*where, "-n", title, "-P", "-F", "#{window_id} #{pane_id}")
+    window, pane = _tmux(*words, *_bullpen(home, "attach", name)).split()
+    options = {MARK: mark, "pane-border-status": "top", "pane-border-format": " #{pane_title} "}
+    for option, value in options.items():
         _tmux("set-option", "-w", "-t", window, option, value)
     _name_pane(pane, name)
 
@@ -153,39 +186,53 @@ def _name_pane(pane: str, name: str) -> None:
     _try_tmux("select-pane", "-t", pane, "-T", name)
 
 
-def _add_missing(home: Home, mark: str, names: Sequence[str]) -> None:
-    """Panes that somebody has closed meanwhile."""
-    shown = {name for _, _, name in _panes(mark)}
-    for name in names:
-        if name not in shown:
-            add(home, mark, name)
-
-
 # ── what tmux has ──
 
 
-def _marks(what: str, listing: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Windows that show it, and their marks."""
-    listed = _try_tmux(*listing, "-F", f"#{{window_id}} #{{{MARK}}}") or ""
-    found = [line.partition(" ")[::2] for line in listed.splitlines()]
-    return [(window, mark) for window, mark in found if mark.rpartition(":")[0] == what]
+@dataclass(frozen=True)
+class Pane:
+    """One of ours, with the window that it is in."""
+
+    id: str
+    agent: str
+    window: str
+    title: str
+    beside: int  # panes in that window
+    columns: int
+    rows: int
 
 
-def _panes(mark: str) -> list[tuple[str, str, str]]:
-    """Window, id and agent of each pane, in their order."""
-    fields = f"#{{{MARK}}}\t#{{window_id}}\t#{{pane_id}}\t#{{{AGENT}}}"
-    listed = _try_tmux("list-panes", "-a", "-F", fields) or ""
+def list_panes(mark: str) -> list[Pane]:
+    """All with that mark, in their order."""
+    fields = (MARK, "pane_id", AGENT, "window_id", "window_name", "window_panes")
+    sizes = ("window_width", "window_height")
+    form = "\t".join(f"#{{{field}}}" for field in (*fields, *sizes))
+    listed = _try_tmux("list-panes", "-a", "-F", form) or ""
     rows = [line.split("\t") for line in listed.splitlines()]
-    return [(row[1], row[2], row[3]) for row in rows if row[0] == mark]
+    return [
+        Pane(id, agent, window, title, int(beside), int(columns), int(height))
+        for found, id, agent, window, title, beside, columns, height in rows
+        if found == mark
+    ]
 
 
-# ── following; a process of its own, started by tmux ──
+def _find_window(key: str, *listing: str) -> tuple[str, str] | None:
+    """The first window that shows it, and its mark."""
+    listed = _try_tmux(*listing, "-F", f"#{{window_id}} #{{{MARK}}}") or ""
+    for line in listed.splitlines():
+        window, _, mark = line.partition(" ")
+        if mark.rpartition(":")[0] == key:
+            return window, mark
+    return None
+
+
+# ── following: a process of its own, started by tmux ──
 
 
 def follow(home: Home, choose: Choose, mark: str, shown: set[str]) -> None:
     """Add agents as they start, for as long as there are panes with that mark."""
     last = ""
-    while _panes(mark):
+    while list_panes(mark):
         try:
             headers = {"last-event-id": last} if last else {}
             path = str(home.socket(HUB))
@@ -194,7 +241,7 @@ def follow(home: Home, choose: Choose, mark: str, shown: set[str]) -> None:
             ) as stream:
                 for piece in stream:  # a heartbeat at least
                     last = _last_id(piece) or last
-                    if not _panes(mark):
+                    if not list_panes(mark):
                         return
                     if b"event: agent." in piece or b"retry:" in piece:
                         _add_new(home, choose, mark, shown)
@@ -205,7 +252,7 @@ def follow(home: Home, choose: Choose, mark: str, shown: set[str]) -> None:
 def _add_new(home: Home, choose: Choose, mark: str, shown: set[str]) -> None:
     running = choose(HubClient(home, start=False).get("agents")["agents"])
     shown &= set(running)  # one that starts again is shown again
-    there = {name for _, _, name in _panes(mark)}
+    there = {pane.agent for pane in list_panes(mark)}
     for name in running:
         if name not in shown:
             shown.add(name)
@@ -228,7 +275,7 @@ def _bullpen(home: Home, *words: str) -> list[str]:
 
 
 def _tmux(*words: str) -> str:
-    done = proc.run(["tmux", *words], timeout=20)
+    done = proc.run(["tmux", *words], timeout=TMUX_SECONDS)
     if done.code != 0:
         raise BullpenError(f"tmux: {done.error_text}", kind=Kind.COMMAND_FAILED)
     return done.text.strip("\n")
@@ -236,5 +283,5 @@ def _tmux(*words: str) -> str:
 
 def _try_tmux(*words: str) -> str | None:
     """None when it cannot be done."""
-    done = proc.run(["tmux", *words], timeout=20)
+    done = proc.run(["tmux", *words], timeout=TMUX_SECONDS)
     return done.text.strip("\n") if done.code == 0 else None

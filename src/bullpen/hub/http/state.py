@@ -30,7 +30,7 @@ class Hub:
     registry: Registry
     supervisor: Supervisor
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    started: float = field(default_factory=time.time)
+    started: float = field(default_factory=time.monotonic)
     components: Components = field(init=False)
     pods: Pods = field(init=False)
 
