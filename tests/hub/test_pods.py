@@ -409,6 +409,29 @@ def test_p5_launch_goes_on_when_its_caller_leaves(home: Pen, repo: Path) -> None
     gate.unlink()
 
 
+@SLOW
+def test_p5_hub_that_is_stopped_meanwhile_leaves_it_to_the_next(home: Pen, repo: Path) -> None:
+    """It does not wait for a set-up that takes its time."""
+    gate = home.root / "gate"
+    os.mkfifo(gate)
+    write_role(home, "slow", list(SLEEP), TREE.replace("}", f", setup: 'cat {gate}'}}"))
+    write_template(home, "late", "name: ned, role: slow", "name: ole, role: plain")
+    before = on_disk(home, repo)
+    results: list[Any] = []
+    launching = threading.Thread(
+        target=lambda: results.append(launch(home, asked(home, "late", repo)))
+    )
+    launching.start()
+    wait_until((home.root / "worktrees" / "ned").exists)
+    assert home.cli("hub", "stop", seconds=60).code == 0
+    launching.join(60)
+    home.start()
+    wait_until(lambda: home.events(kind="pod.failed")[-1]["pod"] == "late")
+    assert on_disk(home, repo) == before
+    assert home.agents() == {}
+    gate.unlink()
+
+
 def test_p6_stop_takes_a_pod_back_that_is_being_started(home: Pen, repo: Path) -> None:
     gate = home.root / "gate"
     os.mkfifo(gate)

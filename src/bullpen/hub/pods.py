@@ -198,8 +198,8 @@ class Pods:
             raise
         launching = Launching(id, pod)
         launching.task = asyncio.create_task(self._launch(launching, plan, intent))
-        supervisor.tasks.add(launching.task)
-        launching.task.add_done_callback(supervisor.tasks.discard)
+        supervisor.unfinished.add(launching.task)
+        launching.task.add_done_callback(supervisor.unfinished.discard)
         return launching
 
     def _refuse_taken(self, pod: str, members: Sequence[Member]) -> None:

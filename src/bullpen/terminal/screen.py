@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from avt import Color, Pen, Vt  # type: ignore[attr-defined]
 
 from bullpen.terminal.clusters import Clusters
+from bullpen.terminal.essence import LEAST_BYTES, Region, essence
 
 # With one column the library (0.1.2) panics on a wide character.
 LEAST_ROWS, LEAST_COLS = 1, 2
@@ -32,6 +33,7 @@ class Screen:
     def __init__(self, rows: int, cols: int) -> None:
         self.rows, self.cols = max(rows, LEAST_ROWS), max(cols, LEAST_COLS)
         self._clusters = Clusters()
+        self._region = Region()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._begin()
 
@@ -41,6 +43,9 @@ class Screen:
 
     def feed(self, output: bytes) -> None:
         """More output; a character may be split between calls."""
+        self._region.feed(output)
+        if len(output) >= LEAST_BYTES and not self._region.is_set:
+            output = essence(output, self.rows)
         text = self._clusters.pack(self._decoder.decode(output))
         try:
             lines, _ = self._vt.feed_str(text)
