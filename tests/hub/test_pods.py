@@ -73,6 +73,10 @@ def repo(place: tuple[Pen, Path]) -> Path:
     return place[1]
 
 
+def pods_of(pen: Pen, kind: str) -> list[str]:
+    return [event["pod"] for event in pen.events(kind=kind)]
+
+
 # ── what starts ──
 
 
@@ -271,7 +275,7 @@ def test_p5_member_without_a_program_stops_the_others_and_is_named(home: Pen, re
     assert on_disk(home, repo) == before
     assert holders(home) == set()
     assert home.agents() == {}
-    assert [event["pod"] for event in home.events(kind="pod.failed")][-1] == "doomed"
+    assert pods_of(home, "pod.failed")[-1] == "doomed"
 
 
 def test_p5_all_that_cannot_start_are_named(home: Pen, repo: Path) -> None:
@@ -404,14 +408,14 @@ def test_p5_launch_goes_on_when_its_caller_leaves(home: Pen, repo: Path) -> None
         assert json.loads(next(iter(answer))) == {"step": "making", "members": ["ned"]}
     gate.write_text("go\n")
     wait_until(lambda: len(home.agents()) == 2)
-    wait_until(lambda: home.events(kind="pod.launched")[-1]["pod"] == "patient")
+    wait_until(lambda: "patient" in pods_of(home, "pod.launched"))
     assert all(agent["running"] for agent in home.agents().values())
     gate.unlink()
 
 
 @SLOW
 def test_p5_hub_that_is_stopped_meanwhile_leaves_it_to_the_next(home: Pen, repo: Path) -> None:
-    """It does not wait for a set-up that takes its time."""
+    """Neither of them waits for a set-up that takes its time."""
     gate = home.root / "gate"
     os.mkfifo(gate)
     write_role(home, "slow", list(SLEEP), TREE.replace("}", f", setup: 'cat {gate}'}}"))
@@ -426,7 +430,10 @@ def test_p5_hub_that_is_stopped_meanwhile_leaves_it_to_the_next(home: Pen, repo:
     assert home.cli("hub", "stop", seconds=60).code == 0
     launching.join(60)
     home.start()
-    wait_until(lambda: home.events(kind="pod.failed")[-1]["pod"] == "late")
+    refused = home.cli("pod", "launch", "late", cwd=repo)
+    assert (refused.code, "ned" in refused.err) == (5, True)
+    gate.write_text("go\n")
+    wait_until(lambda: "late" in pods_of(home, "pod.failed"), 60)
     assert on_disk(home, repo) == before
     assert home.agents() == {}
     gate.unlink()

@@ -99,10 +99,10 @@ def test_a3_a_line_is_cut_between_characters() -> None:
 
 def test_a3_lines_that_changed_are_known() -> None:
     screen = screen_of("one\r\ntwo")
-    screen.changed.clear()
+    assert screen.take_changed() == [0, 1, 2, 3, 4]
     screen.feed(b"\x1b[2;1Hzwei")
-    assert 1 in screen.changed
-    assert 3 not in screen.changed
+    assert screen.take_changed() == [1]
+    assert screen.take_changed() == []
 
 
 def test_a3_another_size() -> None:
@@ -170,3 +170,57 @@ def test_a3_a_snapshot_takes_no_time_worth_mentioning() -> None:
         screen.lines()
         times.append(time.perf_counter() - begin)
     assert min(times) < 0.001  # 0.2 ms is measured by the bench; this finds a blunder
+
+
+ODD_ENDS = {
+    "plain": b"",
+    "colour left on": b"\x1b[1;44m",
+    "two colours left on": b"\x1b[0m\x1b[31m\x1b[44m",
+    "scroll region": b"\x1b[2;4r",
+    "scroll region and off": b"\x1b[2;4r\x1b[r",
+    "half a scroll region": b"\x1b[2;",
+    "half a colour": b"\x1b[3",
+    "half a character": b"\xf0\x9f",
+    "half a title": b"\x1b]0;tit",
+    "cursor in the middle": b"\x1b[3;7H",
+    "alternate screen": b"\x1b[?1049h",
+    "no wrapping": b"\x1b[?7l",
+    "insert mode": b"\x1b[4h",
+    "line drawing": b"\x1b(0",
+}
+FLOODS = {
+    "lines": b"".join(b"%05d some text\r\n" % number for number in range(3000)),
+    "long lines": b"".join(b"%05d %s\r\n" % (number, b"x" * 45) for number in range(900)),
+    "coloured": b"".join(b"\x1b[3%dm%05d\x1b[0m\r\n" % (n % 8, n) for n in range(3000)),
+    "colour over lines": b"".join(b"\x1b[4%dm%05d\r\n" % (n % 8, n) for n in range(3000)),
+    "staircase": b"".join(b"%05d\n" % number for number in range(3000)),
+    "mixed breaks": b"".join(b"%05d%s" % (n, (b"\n", b"\r\n")[n % 2]) for n in range(3000)),
+    "progress": b"".join(b"%05d\r" % number for number in range(3000)),
+    "unicode": "".join(f"{number} 漢字 e\u0301 🚀 ·\r\n" for number in range(1500)).encode(),
+    "moving": b"".join(b"%05d\x1b[2Aup\r\n" % number for number in range(3000)),
+    "clearing": b"".join(b"%05d text\x1b[K\r\n" % number for number in range(3000)),
+    "eight-bit control": "text\x8dup\r\n".encode() * 2000,
+    "shift out": b"lqk\x0elqk\x0f\r\n" * 2000,
+    "colour once": b"one\r\n\x1b[1;45mtwo\r\n\x1b[31m" + b"three\r\n" * 3000,
+    "shift out once": b"one\r\n\x0etwo\r\n" + b"lqk\r\n" * 3000,
+    "no break at the end": b"%05d text\r\n" * 1000 + b"prompt> ",
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+@pytest.mark.parametrize("before", ODD_ENDS.values(), ids=ODD_ENDS)
+def test_a3_a_flood_ends_as_if_every_line_had_been_looked_at(before: bytes, flood: bytes) -> None:
+    start = b"one\r\ntwo\r\nthree\r\nfour" + before
+    rest = b"4r" + flood + b"\x1b[mend"
+    at_once, patient = Screen(5, 20), Screen(5, 20)
+    at_once.feed(start)
+    at_once.cursor  # noqa: B018 - settles what was fed so far
+    at_once.feed(rest)
+    for piece in (start, *(rest[n : n + 1000] for n in range(0, len(rest), 1000))):
+        patient.feed(piece)
+        patient.lines()
+    assert at_once.lines() == patient.lines()
+    assert at_once.cursor == patient.cursor
+    assert [at_once.styled_line(row) for row in range(5)] == [
+        patient.styled_line(row) for row in range(5)
+    ]

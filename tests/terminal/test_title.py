@@ -2,7 +2,7 @@
 
 import pytest
 
-from bullpen.terminal.raw import Ground
+from bullpen.terminal.ground import Ground
 from bullpen.terminal.row import fit
 from bullpen.terminal.title import LONGEST, clean, title
 from bullpen.text import width

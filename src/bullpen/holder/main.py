@@ -169,8 +169,9 @@ class Holder:
             return False
         self.last_output = time.time()
         self.bytes += count
-        data = self._broadcast(b"O", count)
-        self.log.write(data)
+        data = self.room[HEADER.size : HEADER.size + count]
+        self.log.write(data)  # first: what somebody has seen is in the log
+        self._broadcast(b"O", count)
         self.ring.write(data)
         return True
 
@@ -184,9 +185,9 @@ class Holder:
             os.close(self.child.error)
             self.child.error = -1
             return False
-        data = self._broadcast(b"e", count)
         for log in self.error_logs:
-            log.write(data)
+            log.write(self.room[HEADER.size : HEADER.size + count])
+        self._broadcast(b"e", count)
         return True
 
     def _pause_output(self) -> None:
@@ -205,8 +206,8 @@ class Holder:
             return False
         return True
 
-    def _broadcast(self, kind: bytes, count: int) -> memoryview:
-        """So much of what was read to all who watch; that much, without the header."""
+    def _broadcast(self, kind: bytes, count: int) -> None:
+        """So much of what was read, to all who watch."""
         HEADER.pack_into(self.room, 0, kind, count)
         data = self.room[: HEADER.size + count]
         kept = b""
@@ -221,7 +222,6 @@ class Holder:
                     self._watch(client)
             except OSError:
                 self._forget(client)
-        return data[HEADER.size :]
 
     def _write(self, data: bytes | bytearray) -> int:
         """How much of it the program takes now."""

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
 
 from bullpen.holder import VERSION
 from bullpen.holder.request import Request
@@ -14,40 +13,40 @@ LAST_BYTES = 4 * LAST_CHARACTERS
 
 HOLDER = "holder.json"
 EXIT = "exit.json"
-OLD = ".old"
 
 
-@contextlib.contextmanager
-def begin(request: Request, holder: int, started: float) -> Iterator[None]:
-    """In the process that becomes the program: say who holds it, by numbers that are never used
-    again, and put an earlier run's records aside. All is as it was if the block fails.
-    """
-    paths = [os.path.join(request.session, name) for name in (HOLDER, EXIT)]  # noqa: PTH118
-    for path in paths:
+def set_aside(session: str) -> None:
+    """An earlier run's records must not be taken for this one's."""
+    for name in (HOLDER, EXIT):
         with contextlib.suppress(FileNotFoundError):
-            os.replace(path, path + OLD)  # noqa: PTH105
-    try:
-        holder_time, child_time = start_times(holder, os.getpid())
-        record: dict[str, object] = {
-            "version": VERSION,
-            "pid": holder,
-            "start_time": holder_time,
-            "child": os.getpid(),
-            "child_start_time": child_time,
-            "tag": request.tag,
-            "started": started,
-        }
-        # Not flushed to the disk: after a crash of the machine it is about nobody.
-        _write(request.session, HOLDER, record, flush=False)
-        yield
-    except BaseException:
-        for path in paths:
-            for made in (path, f"{path}.new"):
-                with contextlib.suppress(OSError):
-                    os.unlink(made)  # noqa: PTH108
+            os.replace(f"{session}/{name}", f"{session}/{name}.old")  # noqa: PTH105
+
+
+def put_back(session: str) -> None:
+    """As they were: this run never began."""
+    for name in (HOLDER, EXIT):
+        for made in (name, f"{name}.new"):
             with contextlib.suppress(OSError):
-                os.rename(path + OLD, path)  # noqa: PTH104
-        raise
+                os.unlink(f"{session}/{made}")  # noqa: PTH108
+        with contextlib.suppress(OSError):
+            os.rename(f"{session}/{name}.old", f"{session}/{name}")  # noqa: PTH104
+
+
+def write_holder(request: Request, started: float) -> None:
+    """In the process that becomes the program: who holds it, by numbers never used again."""
+    holder, child = os.getppid(), os.getpid()
+    holder_time, child_time = start_times(holder, child)
+    record: dict[str, object] = {
+        "version": VERSION,
+        "pid": holder,
+        "start_time": holder_time,
+        "child": child,
+        "child_start_time": child_time,
+        "tag": request.tag,
+        "started": started,
+    }
+    # Not flushed to the disk: after a crash of the machine it is about nobody.
+    _write(request.session, HOLDER, record, flush=False)
 
 
 def exit_record(status: int, tag: str, started: float, last: bytes) -> dict[str, object]:
@@ -82,7 +81,7 @@ def start_times(*pids: int) -> list[str | None]:
 
 def _write(session: str, name: str, record: dict[str, object], flush: bool) -> None:
     """By rename, so that whoever finds it finds it whole."""
-    path = os.path.join(session, name)  # noqa: PTH118
+    path = f"{session}/{name}"
     data = json.dumps(record).encode()
     descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:

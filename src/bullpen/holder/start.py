@@ -31,10 +31,9 @@ from _socket import (
     socketpair,
 )
 
-from bullpen.holder import VERSION, child
+from bullpen.holder import VERSION, child, records
 from bullpen.holder.log import Log, open_file
 from bullpen.holder.main import BACKLOG, Holder, identity
-from bullpen.holder.records import begin
 from bullpen.holder.request import Request, StartError, parse_request, read_request, refuse, reply
 
 CLAIM_SECONDS = 0.05
@@ -144,7 +143,7 @@ def _answer(connection: int, turns: int, factory: int, line: socket, holder: int
         given = read_request(connection)
         what = given.get("do")
         if what == "hold":
-            _become(parse_request(given), turns, line, holder, made)
+            _become(parse_request(given), turns, line, made)
         if what not in ("ping", "leave"):
             raise StartError("invalid", f"no such request: {what!r}")
         reply(connection, {"ok": True, "version": VERSION, "pid": factory})
@@ -160,7 +159,7 @@ def _answer(connection: int, turns: int, factory: int, line: socket, holder: int
         os._exit(127)
 
 
-def _become(request: Request, turns: int, line: socket, holder: int, made: list[str]) -> None:
+def _become(request: Request, turns: int, line: socket, made: list[str]) -> None:
     """Open everything, hand it over, exec the program. What is `made` must go if that fails."""
     started = time.time()
     names = ["output.log", "output.timing", *([] if request.is_pty else ["stderr.log"])]
@@ -174,8 +173,13 @@ def _become(request: Request, turns: int, line: socket, holder: int, made: list[
     ends += ours
     hand_over(line, request, ends, started)
     child.enter(request, theirs)
-    with begin(request, holder, started):
+    try:
+        records.set_aside(request.session)
+        records.write_holder(request, started)
         child.become(request)
+    except BaseException:
+        records.put_back(request.session)
+        raise
 
 
 def hand_over(line: socket, request: Request, ends: list[int], started: float) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from bullpen.hub import sessions
 from bullpen.hub.registry import Live
 from bullpen.hub.store import Store
 from bullpen.hub.supervise import Supervisor
+from bullpen.hub.threads import in_loose_thread
 from bullpen.hub.trees import open_site, take_back_tree
 from bullpen.model.event import Draft
 from bullpen.model.state import Value, View
@@ -28,6 +30,8 @@ from bullpen.worktrees import Code, WorktreeError
 log = logging.getLogger("bullpen.hub")
 
 RECOVER_SECONDS = 15.0  # that the start of a hub waits for; the rest goes on beside
+TRY_AGAIN_SECONDS = 10.0
+STILL_MADE = "its set-up still runs, though the hub that began it is gone"
 KILLED = "the hub was killed while it started"
 
 
@@ -87,14 +91,13 @@ async def forget_aside(supervisor: Supervisor, intent: Intent) -> None:
 
 @dataclass(frozen=True)
 class Left:
-    """What could not be taken back, in words: members are tried again by the next hub,
-    worktrees hold somebody's work."""
+    """What could not be taken back, in words: now, or at all because somebody's work is there."""
 
-    members: tuple[str, ...] = ()
-    trees: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return " · ".join((*self.members, *self.trees))
+        return " · ".join((*self.stuck, *self.kept))
 
 
 async def take_back(supervisor: Supervisor, intent: Intent, *, at_once: bool) -> Left:
@@ -105,16 +108,18 @@ async def take_back(supervisor: Supervisor, intent: Intent, *, at_once: bool) ->
     them (a safety copy is kept). Otherwise uncommitted work stays.
     """
     work = (_take_back_member(supervisor, intent, member) for member in intent.members)
-    fates = await asyncio.gather(*work)
-    stuck = {m.name: fate for m, fate in zip(intent.members, fates, strict=True) if fate.problem}
-    ran = {m.name: fate.ran for m, fate in zip(intent.members, fates, strict=True)}
-    kept = []
+    fates = dict(zip((m.name for m in intent.members), await asyncio.gather(*work), strict=True))
+    stuck = [f"{name}: {fate.problem}" for name, fate in fates.items() if fate.problem]
+    kept: list[str] = []
     for tree in intent.new_trees:
-        if tree.name not in stuck:
-            careful = ran[tree.name] and not at_once
-            why = await asyncio.to_thread(_take_back_tree, supervisor, tree, careful)
-            kept += [f"worktree {tree.name}: {why}"] if why else []
-    return Left(tuple(f"{name}: {fate.problem}" for name, fate in stuck.items()), tuple(kept))
+        fate = fates[tree.name]
+        if fate.problem:
+            continue
+        careful = fate.ran and not at_once
+        why = await in_loose_thread(partial(_take_back_tree, supervisor, tree, careful))
+        if why:
+            (stuck if why == STILL_MADE else kept).append(f"worktree {tree.name}: {why}")
+    return Left(tuple(stuck), tuple(kept))
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,8 @@ def _take_back_tree(supervisor: Supervisor, tree: NewTree, ran: bool) -> str:
     try:
         site = open_site(supervisor.home, supervisor.settings, Path(tree.repo))
         worktrees.gc(site)  # a half-made set
+        if worktrees.is_being_made(site, tree.name):
+            return STILL_MADE
         return take_back_tree(site, tree.name, tree.run, new_branch=tree.new_branch, ran=ran)
     except WorktreeError as error:
         # With the repository all that was in it is gone.
@@ -193,18 +200,19 @@ async def recover(supervisor: Supervisor) -> None:
         supervisor.registry.claimed.update({each.name: intent.id for each in intent.members})
     tasks = {asyncio.create_task(_recover(supervisor, intent)) for intent in intents}
     for task in tasks:
-        supervisor.unfinished.add(task)
-        task.add_done_callback(supervisor.unfinished.discard)
+        supervisor.tasks.add(task)
+        task.add_done_callback(supervisor.tasks.discard)
     await asyncio.wait(tasks, timeout=RECOVER_SECONDS)
 
 
 async def _recover(supervisor: Supervisor, intent: Intent) -> None:
     log.warning("taking back a pod", extra={"pod": intent.pod})
     try:
-        left = await take_back(supervisor, intent, at_once=False)
-        if not left.members:
-            data = {"reason": KILLED, "killed": True, "kept": left.trees}
-            await supervisor.store.append(outcome(intent, "pod.failed", **data))
+        while (left := await take_back(supervisor, intent, at_once=False)).stuck:
+            log.warning("cannot take all of a pod back yet", extra={"why": str(left)})
+            await asyncio.sleep(TRY_AGAIN_SECONDS)
+        data = {"reason": KILLED, "killed": True, "kept": left.kept}
+        await supervisor.store.append(outcome(intent, "pod.failed", **data))
     except Exception:
         log.exception("a pod could not be taken back", extra={"pod": intent.pod})
     finally:

@@ -76,6 +76,8 @@ class Launching:
         self._news = asyncio.Event()
 
     def end(self) -> None:
+        if not self.steps or not {"error", "pod"} & set(self.steps[-1]):
+            self.tell(_failed(BullpenError("the hub failed", hint="bullpen hub logs")))
         self.is_over = True
         self._news.set()
 
@@ -128,7 +130,8 @@ class Pods:
         for launching in meant:
             launching.is_unwanted = True
             launching.tell({"step": "stopping"})
-        await asyncio.gather(*(asyncio.shield(each.task) for each in meant if each.task))
+        if meant:
+            await asyncio.wait([each.task for each in meant if each.task])
         return bool(meant)
 
     async def _id(self, asked: PodLaunch) -> str:
@@ -180,6 +183,8 @@ class Pods:
         pod = names.check_name("pod", asked.pod or template.pod_name)
         members = template.members()
         runs = {member.name: uuid.uuid4().hex for member in members}
+        for member in members:
+            await supervisor.wait_cleared(member.name)
         # No await between the look and the claim: of two launches of a template, one gets it.
         self._refuse_taken(pod, members)
         supervisor.registry.claimed.update(runs)
@@ -293,7 +298,7 @@ class Pods:
         if str(left):
             message = f"{error.message} · left: {left}"
             error = BullpenError(message, hint=error.hint, kind=error.kind)
-        if not left.members:
+        if not left.stuck:
             failed = pod_intent.outcome(
                 intent, "pod.failed", reason=error.message, error=error.to_json()
             )

@@ -99,6 +99,7 @@ class Supervisor:
         """Start under exactly that name."""
         if name in self.registry.broken:
             await asyncio.to_thread(self._forget_stray, name)
+        await self.wait_cleared(name)
         self._refuse_taken(name, asked.run or "")
         live = self.registry.find(name)
         last = live.agent if live else None
@@ -119,6 +120,7 @@ class Supervisor:
         """Carry one plan out, wholly or not at all."""
         agent = plan.agent
         live = Live(agent, fold(None, Launched(at=time.time(), run=agent.run)))
+        await self.wait_cleared(agent.name)
         found = self.registry.find(agent.name)
         if found is not None and not found.is_running:
             # What the last run's end leads to must not happen to this one.
@@ -138,6 +140,12 @@ class Supervisor:
                     await asyncio.shield(self._undo(plan, live, last, found, before, error))
                     raise _start_failure(agent.name, error) from error
         return live
+
+    async def wait_cleared(self, name: str) -> None:
+        """A clean-up may just be at what the last run of that name left."""
+        while (live := self.registry.find(name)) and not live.is_running and live.lock.locked():
+            async with live.lock:
+                pass
 
     def _refuse_taken(self, name: str, run: str) -> None:
         if name in self.registry.broken:

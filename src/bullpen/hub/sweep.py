@@ -100,7 +100,7 @@ def plan_agent(
 
 def _busy(supervisor: Supervisor, live: Live) -> str:
     if live.lock.locked() or live.agent.name in supervisor.registry.claimed:
-        return "being started"
+        return "another command is at it"
     return "still running" if live.is_running else ""
 
 

@@ -7,28 +7,24 @@ every hour still does it daily.
 """
 
 import asyncio
-import concurrent.futures
 import logging
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from bullpen import worktrees
 from bullpen.errors import BullpenError
 from bullpen.hub.supervise import Supervisor
+from bullpen.hub.threads import in_loose_thread
 from bullpen.hub.trees import has_own_lock, open_site, unlock_tree
 from bullpen.model.event import Draft, Event
 from bullpen.model.state import Exited
 from bullpen.worktrees import Cleaned
 
 log = logging.getLogger("bullpen.hub")
-
-T = TypeVar("T")
 
 DAY_SECONDS = 86400.0
 LOOK_AGAIN_SECONDS = 3600.0  # a timer does not count while the machine sleeps
@@ -127,7 +123,7 @@ class Upkeep:
         turn = Turn()
         for repo in sorted(await asyncio.to_thread(self._repositories)):
             try:
-                await _in_thread(partial(self._tend, Path(repo), is_daily, turn))
+                await in_loose_thread(partial(self._tend, Path(repo), is_daily, turn))
             except BullpenError as error:
                 turn.failed[repo] = error.message
                 log.warning(
@@ -176,7 +172,7 @@ class Upkeep:
         for live in list(self.supervisor.registry):
             if live.is_running or live.lock.locked() or live.agent.worktree is None:
                 continue
-            if await _in_thread(partial(has_own_lock, home, settings, live.agent)):
+            if await in_loose_thread(partial(has_own_lock, home, settings, live.agent)):
                 async with live.lock:  # and so no start comes between
                     if self.supervisor.registry.find(live.agent.name) is live:
                         await asyncio.to_thread(unlock_tree, home, settings, live.agent)
@@ -191,7 +187,7 @@ class Upkeep:
             if live is not None and live.agent.worktree is not None:
                 bases[live.agent.worktree.repo] = name
         for repo, name in bases.items():
-            await _in_thread(partial(self._refill_one, Path(repo), name))
+            await in_loose_thread(partial(self._refill_one, Path(repo), name))
 
     def _refill_one(self, repo: Path, name: str) -> None:
         """From where that agent began: the next one probably does, too."""
@@ -224,17 +220,3 @@ async def _logged(what: str, work: Callable[[], Awaitable[None]]) -> None:
         await work()
     except Exception:
         log.exception("upkeep failed", extra={"what": what})
-
-
-async def _in_thread(function: Callable[[], T]) -> T:
-    """In a thread that a hub which leaves does not wait for: all of it may be cut off."""
-    future: concurrent.futures.Future[T] = concurrent.futures.Future()
-
-    def work() -> None:
-        try:
-            future.set_result(function())
-        except Exception as error:  # noqa: BLE001 - whoever awaits it gets it
-            future.set_exception(error)
-
-    threading.Thread(target=work, name="upkeep", daemon=True).start()
-    return await asyncio.wrap_future(future)

@@ -80,6 +80,7 @@ class Drawn:
         self._rows, self._cols = program
         self._dirty = True  # something is to be drawn
         self._stale_status = True
+        self._redraw = False  # all of it, changed or not
         self._drawn_at = 0.0
 
     takes_all = True  # output is never held back: a slow terminal just sees fewer pictures
@@ -95,7 +96,7 @@ class Drawn:
         self._rows, self._cols = size
         if program := self._program_size():
             self._screen.resize(*program)
-        self._screen.changed = set(range(self._screen.rows))
+        self._redraw = True
         self._dirty = self._stale_status = True
         return b"\x1b[2J"
 
@@ -151,12 +152,13 @@ class Drawn:
     def _picture(self) -> str:
         room = self._rows - self._has_status
         parts = []
-        for row in sorted(self._screen.changed):
+        changed = self._screen.take_changed()
+        for row in range(self._screen.rows) if self._redraw else changed:
             if row < room:
                 text, filled = self._screen.styled_line(row, self._cols)
                 rest = "\x1b[K" if filled < self._cols else ""
                 parts.append(f"\x1b[{row + 1};1H{text}{rest}")
-        self._screen.changed.clear()
+        self._redraw = False
         if self._has_status and self._stale_status:
             parts.append(f"\x1b[{self._rows};1H\x1b[7m{fit(self._status, self._cols)}\x1b[m")
         self._stale_status = False

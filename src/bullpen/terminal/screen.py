@@ -13,9 +13,11 @@ from avt import Color, Pen, Vt  # type: ignore[attr-defined]
 
 from bullpen.terminal.clusters import Clusters
 from bullpen.terminal.essence import LEAST_BYTES, Region, essence
+from bullpen.terminal.ground import Ground
 
 # With one column the library (0.1.2) panics on a wide character.
 LEAST_ROWS, LEAST_COLS = 1, 2
+WAITING_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -34,18 +36,33 @@ class Screen:
         self.rows, self.cols = max(rows, LEAST_ROWS), max(cols, LEAST_COLS)
         self._clusters = Clusters()
         self._region = Region()
+        self._ground = Ground()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
         self._begin()
 
     def _begin(self) -> None:
         self._vt = Vt(self.cols, self.rows, 0)
-        self.changed = set(range(self.rows))  # lines; who draws them takes them out
+        self._changed = set(range(self.rows))
 
     def feed(self, output: bytes) -> None:
-        """More output; a character may be split between calls."""
-        self._region.feed(output)
-        if len(output) >= LEAST_BYTES and not self._region.is_set:
-            output = essence(output, self.rows)
+        """More output; a character may be split between calls.
+
+        Nobody looks at most of what scrolls by: it waits until somebody does, and then only
+        its end matters.
+        """
+        self._waiting.append(output)
+        self._waiting_bytes += len(output)
+        if self._waiting_bytes >= WAITING_BYTES:
+            self._settle()
+
+    def _settle(self) -> None:
+        if not self._waiting:
+            return
+        output = self._shortened(b"".join(self._waiting))
+        self._waiting.clear()
+        self._waiting_bytes = 0
         text = self._clusters.pack(self._decoder.decode(output))
         try:
             lines, _ = self._vt.feed_str(text)
@@ -56,21 +73,45 @@ class Screen:
                 raise
             self._begin()
             return
-        self.changed.update(lines)
+        self._changed.update(lines)
+
+    def _shortened(self, output: bytes) -> bytes:
+        """With the same outcome."""
+        first = output.find(b"\n") + 1 if len(output) >= LEAST_BYTES else len(output)
+        begin, rest = output[:first], output[first:]
+        self._note(begin)
+        if rest and self._ground.is_whole and not self._region.is_set:
+            rest = essence(rest, self.rows)
+        self._note(rest)
+        return begin + rest
+
+    def _note(self, output: bytes) -> None:
+        self._region.feed(output)
+        self._ground.feed(output)
 
     def resize(self, rows: int, cols: int) -> None:
+        self._settle()
         self.rows, self.cols = max(rows, LEAST_ROWS), max(cols, LEAST_COLS)
         self._vt.resize(self.cols, self.rows)
-        self.changed = set(range(self.rows))
+        self._changed = set(range(self.rows))
+
+    def take_changed(self) -> list[int]:
+        """The lines that may look different since this was last asked."""
+        self._settle()
+        changed = sorted(self._changed)
+        self._changed.clear()
+        return changed
 
     @property
     def cursor(self) -> Cursor:
+        self._settle()
         cursor = self._vt.cursor
         # After the last column is filled the library's cursor stands beyond it.
         return Cursor(cursor.row, min(cursor.col, self.cols - 1), cursor.visible)
 
     def lines(self) -> list[str]:
         """The text of every line, without spaces at its end."""
+        self._settle()
         text = self._clusters.unpack("\n".join([line.text for line in self._vt.view()]))
         return [line.rstrip() for line in text.split("\n")]
 
@@ -79,6 +120,7 @@ class Screen:
 
         Blanks at its end are left out, and the colours are off there.
         """
+        self._settle()
         limit = self.cols if cols is None else cols
         parts: list[str] = []
         pen: Pen | None = None  # None: the terminal's own colours

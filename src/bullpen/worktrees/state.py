@@ -151,6 +151,11 @@ def lock_reason(site: Site, name: str) -> str | None:
     return admin.lock_reason(checkout.admin) if checkout else None
 
 
+def is_being_made(site: Site, name: str) -> bool:
+    """Whether somebody is at it, perhaps its set-up alone: its maker may be dead."""
+    return lock_reason(site, name) == admin.BEING_MADE
+
+
 def unlock(site: Site, name: str) -> None:
     """Lift the protection; unlocking an unlocked one is fine."""
     with reported(f"cannot unlock {name}"), locked(site.repo):
