@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.holder.conftest import HEXER
+from tests.holder.conftest import HEXER, shell
 
 from .conftest import Stage
 
@@ -20,6 +20,16 @@ def test_a1_no_such_agent_names_those_that_run(stage: Stage) -> None:
     strange = stage.person("attach", "no/body")
     assert strange.wait() == 4
     assert b"no agent called no/body" in strange.seen
+
+
+@pytest.mark.slow
+def test_a1_one_that_has_ended_is_told_from_one_that_never_was(stage: Stage) -> None:
+    stage.agent("amy", shell("exit 0")).wait_gone()
+    person = stage.person("attach", "amy")
+    assert person.wait() == 4
+    assert b"error: amy is not running\r\n" in person.seen
+    assert b"bullpen logs amy" in person.seen
+    assert b"no agent called bob" in stage.person("attach", "bob").wait_for(b"running")
 
 
 def test_a1_without_a_terminal_the_alternatives_are_named(stage: Stage) -> None:

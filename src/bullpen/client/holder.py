@@ -109,11 +109,10 @@ class Connection:
 
 def connect(home: Home, name: str) -> Connection:
     """A connection to the agent's holder; BullpenError when there is none."""
-    line = None
-    if path := _socket_path(home, name):
-        line = _open(path, name)
+    path = _socket_path(home, name)
+    line = _open(path, name) if path else None
     if line is None:
-        raise BullpenError(f"no agent called {name}{_running_text(home)}", kind=Kind.NOT_FOUND)
+        raise _none_such(home, name, has_been=bool(path) and home.session(name).is_dir())
     connection = Connection(name, line)
     try:
         connection.greeting = parse_json(connection.wait_for(b"H", GREETING_SECONDS)[1])
@@ -136,9 +135,16 @@ def _sockets(home: Home) -> list[Path]:
     return list(home.sockets.glob("agent.*.sock")) if home.sockets.is_dir() else []
 
 
-def _running_text(home: Home) -> str:
-    names = running(home)
-    return f" · running: {', '.join(names)}" if names else " · none is running"
+def _none_such(home: Home, name: str, has_been: bool) -> BullpenError:
+    names = ", ".join(running(home))
+    if not has_been:
+        others = f"running: {names}" if names else "none is running"
+        return BullpenError(f"no agent called {name} · {others}", kind=Kind.NOT_FOUND)
+    return BullpenError(
+        f"{name} is not running" + (f" · others are: {names}" if names else ""),
+        hint=f"bullpen logs {name} shows what it wrote · bullpen restart {name}",
+        kind=Kind.NOT_FOUND,
+    )
 
 
 def _listens(home: Home, name: str) -> bool:
