@@ -310,7 +310,7 @@ class SocketLine:
         self.socket.sendall(_frame(b"I", data))
 
     def receive(self) -> bytes:
-        piece = self.socket.recv(1 << 18)
+        piece = self.socket.recv(1 << 16)
         if piece.endswith(b'{"reason": "slow"}'):
             raise DroppedError
         return piece
