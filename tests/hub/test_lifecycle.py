@@ -512,3 +512,9 @@ def test_b1_nobody_is_signalled_for_a_hub_file_of_another_host_or_time(
     (pen.root / "hub.json").write_text(json.dumps(ours))
     start.ask_to_listen(pen.home)
     assert signalled == [os.getpid()]
+
+
+def test_b8_stopping_what_has_ended_says_so(pen: Pen) -> None:
+    pen.run("cat", name="amy")
+    assert "amy stopped" in pen.cli("stop", "amy").out
+    assert "amy had ended before" in pen.cli("kill", "amy").out

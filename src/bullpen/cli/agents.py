@@ -1,5 +1,6 @@
 """What the verbs that act on several agents share: which ones, all at once, one line each."""
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -34,6 +35,7 @@ def act_on_each(hub: HubClient, names: Sequence[str], act: Act, done: str, as_js
         except BullpenError as error:
             return error
 
+    began = time.time()
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         results = list(pool.map(attempt, names))
     failed = [found for found in results if isinstance(found, BullpenError)]
@@ -42,7 +44,9 @@ def act_on_each(hub: HubClient, names: Sequence[str], act: Act, done: str, as_js
     else:
         for found in results:
             if not isinstance(found, BullpenError):
-                output.write(f"{found['name']} {done} · {output.printable(found['words'])}")
+                is_new = found["running"] or found["since"] >= began
+                what = done if is_new else "had ended before"
+                output.write(f"{found['name']} {what} · {output.printable(found['words'])}")
     for error in failed[1:]:
         output.write_error(error.message, error.hint)
     if failed:
