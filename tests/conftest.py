@@ -26,7 +26,8 @@ QUICK: dict[str, tuple[str, ...]] = {
     "engines": (),
     "terminal": ("_keys", "_title", "_undo", "_cast", "_plain", "_screen", "_row", "_log_files"),
     "hub": ("test_store.py", "test_feed.py", "test_b2_killed_hub_finds_its_agents_again"),
-    "api": ("test_rights.py", "test_format.py"),
+    "api": ("test_format.py",),
+    "holder": ("_replay", "_holder_log"),
 }
 
 
