@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 import random
 import resource
@@ -536,6 +537,24 @@ def test_two_that_open_at_once_make_one_database(path: Path) -> None:
     for store in stores:
         assert len(everything(store)) == 8
         store.close()
+
+
+def test_one_that_finds_anothers_log_where_nothing_was_looks_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other makes the database and its log between our look for the one and for the other."""
+    first_look = iter([False])
+    exists = Path.exists
+
+    def too_early(asked: Path) -> bool:
+        return exists(asked) and (asked != path or next(first_look, True))
+
+    with contextlib.closing(Store.open(path)) as other:
+        put(other, draft())
+        monkeypatch.setattr(Path, "exists", too_early)
+        with contextlib.closing(Store.open(path)) as store:
+            assert len(everything(store)) == 1
+    assert not list(first_look)
 
 
 def test_a_database_of_a_later_version_is_refused_and_left_alone(path: Path) -> None:

@@ -132,6 +132,8 @@ def _damaged(path: Path, reason: str) -> BullpenError:
 def _create(path: Path) -> None:
     """Made beside and linked in when it is whole, so that a file that is there is a database."""
     if _log_of(path).exists():
+        if path.exists():
+            return  # another made it in the meantime: a log comes after its database
         # SQLite would delete the log of a database that it finds missing.
         raise _damaged(path, f"it is missing, and its log {path.name}-wal is there")
     beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.new")
