@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from bullpen.model.role import Budget
 from bullpen.model.state import Value
 
 
@@ -29,11 +30,16 @@ class Agent(Value):
     kind: Literal["interactive", "headless"] = "interactive"
     engine: str = "command"
     model: str = ""
-    engine_session: str = ""
+    engine_session: str = ""  # the engine's conversation; changes when the person clears it
+    state_files: str = ""  # the directory where the engine's program writes what it does
     birth_branch: str = ""
     cwd: str
+    is_trusted: bool = False  # whether settings and hooks of its repository count
     worktree: Place | None = None
     command: tuple[str, ...] = Field(min_length=1)
+    added: tuple[str, ...] = ()  # of the command, what the person added
     overrides: tuple[str, ...] = ()
+    budget: Budget = Budget()
+    pod_budget: Budget = Budget()
     created: str
     token_hash: str = ""  # of the token in its environment; a hash of 256 random bits tells nothing

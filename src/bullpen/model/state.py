@@ -5,6 +5,7 @@ from time that passed: where evidence is missing the state is `unknown` and says
 missing. An end is final for its run; a new run begins with `launched`.
 """
 
+import time
 from typing import Annotated, Literal, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -23,9 +24,14 @@ class Starting(Value):
 
 
 class Idle(Value):
-    """Waits for something to do."""
+    """Waits for something to do; or, told so by the model's API, for its limit to be reset."""
 
     state: Literal["idle"] = "idle"
+    limited_until: float | None = None
+
+
+# What a working agent does while no tool runs; `review`: its tool waits for the reviewer.
+Doing = Literal["", "thinking", "review", "compacting", "retrying", "rate-limited"]
 
 
 class Working(Value):
@@ -33,6 +39,8 @@ class Working(Value):
 
     state: Literal["working"] = "working"
     tool: str = ""
+    doing: Doing = ""
+    until: float | None = None  # for how long it is rate-limited, if that is known
 
 
 class Blocked(Value):
@@ -80,15 +88,20 @@ class Evidence(Value):
 
 
 class View(Value):
-    """A state with what it rests on. `told` is what the engine itself said last."""
+    """A state with what it rests on, and the last word of each rung of evidence: the engine's
+    state file, its hooks (`told`), its telemetry (`hint`)."""
 
     run: str
     state: State
     since: float
     decided_by: str
     evidence: tuple[Evidence, ...] = ()
+    filed: State | None = None
+    filed_at: float = 0.0
     told: State | None = None
     told_at: float = 0.0
+    hint: State | None = None
+    hint_at: float = 0.0
 
     @property
     def is_over(self) -> bool:
@@ -117,13 +130,17 @@ class Held(Value):
     missing: str = ""
 
 
+Rung = Literal["file", "hook", "telemetry"]
+
+
 class Told(Value):
-    """The engine said so itself, by `source`."""
+    """The engine said so itself, by `source`. Of a state file only the newest is ever read."""
 
     at: float
     source: str
     says: str
     state: State
+    rung: Rung = "hook"
 
 
 class Ran(Value):
@@ -151,6 +168,9 @@ class Silent(Value):
 Observation = Launched | Held | Told | Ran | Gone | Silent
 
 PROCESS = "process"
+STATE_FILE = "engine state file"
+TELEMETRY = "telemetry"
+OTHERS = (PROCESS, STATE_FILE, TELEMETRY)
 
 
 def fold(view: View | None, seen: Observation) -> View:
@@ -173,20 +193,73 @@ def fold(view: View | None, seen: Observation) -> View:
 
 
 def _after_told(view: View, seen: Told) -> View:
-    if seen.at < view.told_at:
-        return view  # overtaken by a newer fact on its way here
-    noted = _noted(view, seen.source, seen.says, seen.at)
-    noted = noted.model_copy(update={"told": seen.state, "told_at": seen.at})
-    return _moved(noted, seen.state, seen.source, seen.at)
+    match seen.rung:
+        case "file":
+            told = {"filed": seen.state, "filed_at": seen.at}
+        case "hook":
+            if seen.at < view.told_at:
+                return view  # overtaken by a newer fact on its way here
+            told = {"told": seen.state, "told_at": seen.at}
+        case "telemetry":
+            if seen.at < view.hint_at:
+                return view
+            told = {"hint": seen.state, "hint_at": seen.at}
+        case _:
+            assert_never(seen.rung)
+    noted = _noted(view, seen.source, seen.says, seen.at).model_copy(update=told)
+    return _weighed(noted, seen.at)
 
 
 def _after_held(view: View, seen: Held) -> View:
     says = f"alive, pid {seen.child} in holder {seen.holder}"
     noted = _noted(view, PROCESS, says, seen.at)
-    if view.told is not None:  # and was out of reach meanwhile
-        return _moved(noted, view.told, _teller(view), view.told_at)
+    if view.told is not None or view.filed is not None:  # and was out of reach meanwhile
+        return _weighed(noted, max(view.told_at, view.filed_at))
     state = Unknown(missing=seen.missing) if seen.missing else Starting()
     return _moved(noted, state, PROCESS, seen.at)
+
+
+def _weighed(view: View, at: float) -> View:
+    """The state that follows from all that the engine said, and the rung that decides it."""
+    state, decides = weigh(view)
+    if state is None:
+        return view
+    source = {"file": STATE_FILE, "hook": _teller(view.evidence, view.told_at)}.get(
+        decides, TELEMETRY
+    )
+    return _moved(view, state, source, at)
+
+
+def weigh(view: View) -> tuple[State | None, Rung]:
+    """Of the three rungs, the one that decides. The state file is right after an interrupt and
+    a refusal, which fire no hook; hooks know the tool, and are the first to know of a question;
+    telemetry only says more about work that the others agree on."""
+    state, decides = _file_and_hook(view)
+    if (
+        isinstance(state, Working)
+        and isinstance(view.hint, Working)
+        and view.hint_at > max(view.told_at, view.filed_at)
+    ):
+        return view.hint, "telemetry"
+    return state, decides
+
+
+def _file_and_hook(view: View) -> tuple[State | None, Rung]:
+    filed, told = view.filed, view.told
+    if filed is None:
+        return told, "hook"
+    match filed, told:
+        case Working(), Blocked() if view.told_at > view.filed_at:
+            # The file says it a moment later; in a headless run it never does.
+            return told, "hook"
+        case Working(), Working() | Blocked():
+            return (told if isinstance(told, Working) else Working(tool=told.tool)), "file"
+        case Blocked(), Working() | Blocked():
+            return filed.model_copy(update={"tool": told.tool}), "file"
+        case Idle(), Idle():
+            return told, "file"
+        case _:
+            return filed, "file"
 
 
 def _fate(seen: Ran | Gone | Silent) -> tuple[State, str]:
@@ -211,8 +284,14 @@ def words(state: State) -> str:
 
 def _detail(state: State) -> str:
     match state:
-        case Working(tool=tool):
-            return tool
+        case Working(tool=tool, doing="review"):
+            return f"review: {tool}"
+        case Working(doing="rate-limited", until=until) if until is not None:
+            return f"rate-limited until {_clock(until)}"
+        case Working(tool=tool, doing=doing):
+            return tool or doing
+        case Idle(limited_until=until) if until is not None:
+            return f"rate-limited until {_clock(until)}"
         case Blocked(on=on, tool=tool):
             return f"{on}: {tool}" if tool else on
         case Exited(code=code, signal=signal):
@@ -238,6 +317,11 @@ def _moved(view: View, state: State, decided_by: str, at: float) -> View:
     return view.model_copy(update={"state": state, "since": since, "decided_by": decided_by})
 
 
-def _teller(view: View) -> str:
-    told = [item for item in view.evidence if item.at == view.told_at and item.source != PROCESS]
+def _teller(evidence: tuple[Evidence, ...], at: float) -> str:
+    """Who said last what hooks say."""
+    told = [item for item in evidence if item.at == at and item.source not in OTHERS]
     return told[-1].source if told else PROCESS
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M", time.localtime(at))
