@@ -25,6 +25,7 @@ RUNTIME = (
     "/.env",
     "/hub.json",
     "/state.db*",
+    "/trusted.json",
     "/claude-config/",
     "/credentials/",
     "/logs/",

@@ -1,7 +1,8 @@
 """`bullpen doctor`: one line for each thing that has to be right, and how to put it right.
 
 A check is a function that returns a `Check`, or None if there is nothing to check here;
-it never raises for what it found. A new one is written here and added to one of the two tuples.
+it never raises for what it found. A new one is written here and added to one of the two tuples;
+engines have one check for all.
 """
 
 import os
@@ -18,13 +19,19 @@ from typing import Literal
 
 import click
 
-from bullpen import marker, proc
+from bullpen import credentials, marker, proc
 from bullpen.cli import output
 from bullpen.errors import BullpenError, Kind
-from bullpen.paths import Home, current_home, shown
+from bullpen.paths import Home, current_home, person_home, shown
 
 GIT_NEEDED = (2, 38)  # merge-tree --write-tree
 DISK_NEEDED = 10**9
+ANSWER_SECONDS = 20.0
+LOG_IN = {
+    "claude": "bullpen auth claude · or claude setup-token, then bullpen auth set claude-token",
+    "gemini": "bullpen auth set gemini-api-key",
+    "codex": "bullpen auth set openai-api-key",
+}
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,10 @@ def check_modes(home: Home) -> Check:
     loose = [str(path) for path in private if _mode(path) & 0o077]
     if loose:
         return Check("fail", "modes", text, shlex.join(["chmod", "700", *loose]))
+    files = sorted(path for path in home.credentials.iterdir() if path.lstat().st_mode & 0o077)
+    if files:
+        text = f"open to others: {', '.join(path.name for path in files)}"
+        return Check("fail", "modes", text, shlex.join(["chmod", "600", *map(str, files)]))
     return Check("ok", "modes", text)
 
 
@@ -120,6 +131,54 @@ def check_lingering() -> Check | None:
             return None
 
 
+def check_engine(name: str, home: Home | None) -> Check:
+    """The program of an engine: its version, what it would log in with, what it cannot do."""
+    from bullpen.engines import ENGINES
+
+    found = _engine_version(name)
+    if isinstance(found, Check):
+        return found
+    try:
+        login = credentials.find_login(home, name, os.environ, person_home())
+    except BullpenError as error:
+        return Check("fail", name, error.message, error.hint)
+    text = f"{found}   login: {login.text}"
+    if name in ENGINES and ENGINES[name].lacks:
+        text += f"   lacks: {', '.join(ENGINES[name].lacks)}"
+    if login.kind == "none":
+        return Check("warn", name, text, LOG_IN[name])
+    return Check("ok", name, text)
+
+
+def _engine_version(name: str) -> str | Check:
+    """What the program says, or what is wrong with it."""
+    from bullpen.engines.base import find_program
+    from bullpen.engines.versions import PROGRAMS, is_enough, parse_version, written
+
+    needed = PROGRAMS[name]
+    try:
+        program = find_program(os.environ, needed.variable, needed.program, needed.package)
+    except BullpenError as error:
+        if os.environ.get(needed.variable):
+            return Check("fail", name, error.message, f"{needed.variable} has to name a program")
+        return Check("warn", name, "not installed", needed.install)
+    try:
+        done = proc.run([program, "--version"], timeout=ANSWER_SECONDS)
+    except (BullpenError, OSError) as error:  # the latter: what the kernel cannot execute
+        text = f"cannot start {program}: {error}" if isinstance(error, OSError) else error.message
+        return Check("fail", name, text, needed.install)
+    version = parse_version(done.text)
+    if done.code != 0 or version is None:
+        said = [line for line in (done.error_text or done.text).splitlines() if line.strip()]
+        says = f", says {said[-1].strip()[:100]!r}" if said else ""
+        text = f"{program} --version ends with {done.code}{says}"
+        return Check("fail", name, text, needed.install)
+    if not is_enough(version, needed.oldest):
+        text = f"{written(version)}, needs {written(needed.oldest)}"
+        return Check("fail", name, text, needed.install)
+    return written(version)
+
+
 MACHINE = (check_git, check_python, check_lingering)
 HOME = (check_home, check_modes, check_sockets)
 
@@ -129,14 +188,22 @@ def checks() -> Iterator[Check]:
     for look in MACHINE:
         if check := look():
             yield check
+    home, no_home = _find_home()
+    for engine in credentials.WAYS:
+        yield check_engine(engine, home)
+    if no_home:
+        yield no_home
+    if home:
+        for look_at in HOME:
+            yield look_at(home)
+
+
+def _find_home() -> tuple[Home, None] | tuple[None, Check]:
     try:
-        home = current_home()
+        return current_home(), None
     except BullpenError as error:
         status: Literal["warn", "fail"] = "warn" if error.kind is Kind.NOT_FOUND else "fail"
-        yield Check(status, "home", error.message, error.hint)
-        return
-    for look_at in HOME:
-        yield look_at(home)
+        return None, Check(status, "home", error.message, error.hint)
 
 
 @click.command()
