@@ -92,7 +92,7 @@ def test_r9_a_reviewer_judges_the_rest(name: str) -> None:
 def test_r9_who_writes_does_so_in_a_worktree_and_a_sandbox(name: str) -> None:
     found = role(name)
     assert found.worktree.enabled
-    assert found.sandbox.enabled
+    assert found.sandbox.enabled is None  # on for tasks
     assert "Bash(git commit:*)" in found.permissions.allow
 
 
@@ -101,8 +101,8 @@ def test_r9_read_only_roles_cannot_write(name: str) -> None:
     found = role(name)
     assert not {tool(rule) for rule in found.permissions.allow} & WRITING_TOOLS
     assert {"Edit", "Write", "NotebookEdit", "Bash(git commit:*)"} <= set(found.permissions.deny)
-    # Deny rules do not see what a shell writes; the sandbox does.
-    assert found.sandbox.enabled
+    # Deny rules do not see what a shell writes; the sandbox of a task does.
+    assert found.sandbox.enabled is None
     assert "." in found.sandbox.read_only_paths
     assert found.permission_mode == "manual"
 

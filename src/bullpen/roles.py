@@ -5,21 +5,24 @@ Directories are given by the caller. With a pod in effect the pod's roles come
 first. The validation library is imported by what loads a role, not by what lists.
 """
 
+import json
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.names import check_name
 from bullpen.paths import absolute, person_home
 from bullpen.suggest import did_you_mean
-from bullpen.yamlfile import Document, Problem, read
+from bullpen.yamlfile import Document, Problem, parse, read
 
 if TYPE_CHECKING:
     from bullpen.model.role import Role
 
 PERSONA = "CLAUDE.md"
+PLAIN_RULE = re.compile(r"[A-Za-z_]+(?:\([A-Za-z0-9./][A-Za-z0-9 ._/-]*\))?")
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,80 @@ def load_role(file: RoleFile) -> "Role":
     raise_if_any(f"role {file.name}", problems, f"bullpen role check {file.name}")
     assert role is not None
     return role
+
+
+def text_with_rule(file: RoleFile, rule: str) -> str:
+    """The role's file with one more thing that is allowed, and nothing else changed. Refuses what
+    is not a right role, before or then."""
+    from bullpen.check import raise_if_any
+
+    load_role(file)  # says what is wrong before it is touched
+    document = read(file.path)
+    text = file.path.read_text(encoding="utf-8")
+    for changed in (_inserted(document, text, rule), _rewritten(text, rule)):
+        found = parse(file.path, changed)
+        if found.data == _allowing(document.data, rule):
+            role, problems = check_role_document(found, file.name)
+            raise_if_any(f"role {file.name}", problems, f"bullpen role check {file.name}")
+            assert role is not None
+            return changed
+    raise BullpenError(
+        f"the rule {rule} cannot be added to {file.path}",
+        hint="add it by hand, under permissions.allow",
+        kind=Kind.UNSUPPORTED,
+    )
+
+
+def _allowing(data: dict[str, Any], rule: str) -> dict[str, Any]:
+    """What the file has to mean."""
+    permissions = data.get("permissions") or {}
+    allowed = permissions.get("allow") or []
+    more = [] if rule in allowed else [rule]
+    return {**data, "permissions": {**permissions, "allow": [*allowed, *more]}}
+
+
+def _inserted(document: Document, text: str, rule: str) -> str:
+    """A line after the last rule, or the first lines of such a list. Right for block style; what
+    else there is shows when it is read again."""
+    permissions = document.data.get("permissions") or {}
+    allowed = permissions.get("allow") or []
+    if rule in allowed:
+        return text
+    quoted = rule if PLAIN_RULE.fullmatch(rule) else json.dumps(rule)
+    lines = text.splitlines()
+    if allowed:
+        number = document.line(("permissions", "allow", len(allowed) - 1))
+        indent = lines[number - 1].partition("-")[0]
+        lines.insert(number, f"{indent}- {quoted}")
+    elif permissions and "allow" not in permissions:
+        number = document.line(("permissions", next(iter(permissions))))
+        first = lines[number - 1]
+        indent = first[: len(first) - len(first.lstrip())]
+        lines[number - 1 : number - 1] = [f"{indent}allow:", f"{indent}  - {quoted}"]
+    else:
+        lines += ["", "permissions:", "  allow:", f"    - {quoted}"]
+    return "\n".join(lines) + "\n"
+
+
+def _rewritten(text: str, rule: str) -> str:
+    """By a library that keeps comments and order, though not every indentation."""
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 1 << 20
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    data = yaml.load(text)
+    if not data.get("permissions"):
+        data["permissions"] = {}
+    if not data["permissions"].get("allow"):
+        data["permissions"]["allow"] = []
+    data["permissions"]["allow"].append(rule)
+    written = StringIO()
+    yaml.dump(data, written)
+    return written.getvalue()
 
 
 def check_role(file: RoleFile, known: Collection[str] = ()) -> tuple["Role | None", list[Problem]]:

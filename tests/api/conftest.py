@@ -25,6 +25,7 @@ from bullpen.hub.feed import Feed
 from bullpen.hub.guard import Guard
 from bullpen.hub.http.app import make_app
 from bullpen.hub.http.state import Hub
+from bullpen.hub.launch import Ground
 from bullpen.hub.registry import Registry
 from bullpen.hub.store import Store
 from bullpen.hub.supervise import Supervisor
@@ -186,8 +187,9 @@ class Inside:
         store = Store.open(home.root / "state.db")
         tcp, local = place.bind_port(home, settings.port), place.bind_socket(home)
         registry, factory, feed = Registry(), Factory(home.factory_socket, 1024), Feed(store)
-        supervisor = Supervisor(home, settings, store, registry, factory)
-        self.hub = Hub(home, settings, tcp.getsockname()[1], store, feed, registry, supervisor)
+        ground = Ground(home, settings, tcp.getsockname()[1], home.root)
+        supervisor = Supervisor(ground, store, registry, factory)
+        self.hub = Hub(home, settings, ground.port, store, feed, registry, supervisor)
 
         def publish(events: list[Event]) -> None:
             self.loop.call_soon_threadsafe(feed.publish, events)

@@ -57,12 +57,20 @@ def test_b6_a_body_is_capped_by_its_length(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted({path for method, path in TABLE if TABLE[method, path].body is not None})
+    "path",
+    sorted(
+        {
+            path
+            for (_, path), rights in TABLE.items()
+            if rights.body is not None and rights.owner != 403
+        }
+    ),
 )
 def test_b6_a_body_in_chunks_is_capped(inside: Inside, path: str) -> None:
     sent = 0
     with connect(inside.socket) as talk:
-        head = f"POST {path.format(name='amy')} HTTP/1.1\r\nHost: x\r\n"
+        asked = path.format(name="amy", id=1)
+        head = f"POST {asked}?ask=12345678 HTTP/1.1\r\nHost: x\r\n"
         head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         talk.sendall(head.encode())
         while sent <= 8 * MIB:

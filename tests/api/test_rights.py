@@ -68,6 +68,15 @@ TABLE = {
     ("POST", "/components"): owner_only(400, body={}),
     ("DELETE", "/components/{name}"): owner_only(404, name="nobody"),
     ("POST", "/gc"): owner_only(body={"dry_run": True}),
+    ("POST", "/agents/{name}/permission"): itself(400, body={}),
+    ("GET", "/approvals"): owner_only(),
+    ("POST", "/approvals/{id}"): owner_only(404, body={"decision": "deny"}),
+    ("GET", "/usage"): owner_only(),
+    ("GET", "/metrics"): owner_only(),
+    # Whose figures they are, the token says.
+    ("POST", "/v1/metrics"): Rights(403, 200, 200, body={}),
+    ("POST", "/v1/logs"): Rights(403, 200, 200, body={}),
+    ("POST", "/v1/traces"): Rights(403, 200, 200, body={}),
 }
 ROWS = [pytest.param(route, id=f"{route[0]} {route[1]}") for route in TABLE]
 
@@ -101,7 +110,7 @@ def request(
     return ask(
         where,
         method,
-        path.format(name=name),
+        path.format(name=name, id=1),
         headers,
         TABLE[route].body,
         token=token,

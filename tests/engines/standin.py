@@ -87,6 +87,9 @@ def parse(words: list[str]) -> tuple[dict[str, Any], str]:
     rest = list(words)
     while rest:
         word = rest.pop(0)
+        if word == "--":
+            prompt = " ".join(rest) or prompt
+            break
         word, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         word = _SHORT.get(word, word)
         if equals:

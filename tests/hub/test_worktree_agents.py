@@ -82,8 +82,8 @@ def test_w11_worktree_is_unlocked_when_its_agent_ends(home: Pen, repo: Path) -> 
     run(home, repo, "amy")
     assert lock_of(home, repo, "amy") == LOCK_REASON.format("amy")
     os.kill(home.program("amy"), signal.SIGKILL)
-    wait_until(lambda: not home.agents()["amy"]["running"])
-    assert lock_of(home, repo, "amy") is None
+    wait_until(lambda: lock_of(home, repo, "amy") is None)
+    assert not home.agents()["amy"]["running"]
     assert home.cli("worktree", "remove", "amy", cwd=repo).code == 0
 
 

@@ -18,6 +18,8 @@ SECTIONS = {
     "Start": {
         "init": "Make a home for agents here",
         "doctor": "Check this machine and this home",
+        "auth": "Keep credentials for agents, and log in for them",
+        "trust": "Let agents use settings and hooks that a directory brings",
         "version": "Print version, Python, platform and home",
         "completion": "Print the completion script of your shell",
     },
@@ -37,12 +39,19 @@ SECTIONS = {
         "gc": "Remove what ended agents left",
         "hub": "The daemon of this home",
         "hook": "Report an event of an agent's program",
+        "permission-request": "Ask for a permission, as an agent's program",
+    },
+    "Decide": {
+        "approvals": "List what waits for your decision",
+        "approve": "Let an agent go on",
+        "deny": "Refuse what an agent wants to do",
     },
     "Look": {
         "attach": "Attach this terminal to an agent's",
         "peek": "Print the current screen of an agent",
         "send-keys": "Type into an agent's terminal",
         "logs": "Print what an agent wrote",
+        "usage": "Say what agents have used",
         "record": "Print a session for asciinema",
         "reset": "Put this terminal back in order",
     },

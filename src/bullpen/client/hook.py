@@ -44,9 +44,14 @@ def main() -> None:
 
 def pass_on(socket: str | bytes | None, agent: str, environ: reach.Environment) -> bytes:
     """Hand standard input to the hub; its answer is what the engine is to read."""
-    event = _read_input()
-    if not agent:
-        return b""
+    event = read_input()
+    return hand_over(socket, agent, environ, event) if agent else b""
+
+
+def hand_over(
+    socket: str | bytes | None, agent: str, environ: reach.Environment, event: bytes
+) -> bytes:
+    """The same with what was read."""
     if socket is None:
         _spool(environ, event)
         return b""
@@ -74,7 +79,7 @@ def write(descriptor: int, data: bytes) -> None:
             time.sleep(0.002)
 
 
-def _read_input() -> bytes:
+def read_input() -> bytes:
     """All of standard input. Nothing, if it is too much, does not end, or is closed."""
 
     def give_up(*_: object) -> None:

@@ -10,7 +10,7 @@ CODE = """\
 import sys
 sys.path.insert(0, {root})
 try:
-    from bullpen.client.hook import main
+    from bullpen.client.{module} import main
 except ImportError:
     sys.exit()
 main()
@@ -18,10 +18,20 @@ main()
 
 
 def hook_line(python: str, package_root: str, agent: str) -> list[str]:
-    """The words of the command.
+    """The words of the command that hands an event over.
 
     `python` is the interpreter that bullpen is installed for (its `sys.executable`, not what
     that links to: when in doubt the line runs the whole command line with it), and
     `package_root` the directory that holds the package.
     """
-    return [python, "-I", "-S", "-c", CODE.format(root=ascii(package_root)), agent]
+    return _line(python, package_root, "hook", agent)
+
+
+def ask_line(python: str, package_root: str, agent: str) -> list[str]:
+    """The same for the command that asks for a permission, and waits for the answer."""
+    return _line(python, package_root, "permission", agent)
+
+
+def _line(python: str, package_root: str, module: str, agent: str) -> list[str]:
+    code = CODE.format(root=ascii(package_root), module=module)
+    return [python, "-I", "-S", "-c", code, agent]

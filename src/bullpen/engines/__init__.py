@@ -1,12 +1,23 @@
 """The agent programs Bullpen knows: one module each, and this table."""
 
-from bullpen.engines.base import Engine, Start
+from collections.abc import Sequence
+from pathlib import Path
+
+from bullpen.engines.base import Engine, Prepared, Start, StateFile
+from bullpen.engines.claude import CLAUDE
+from bullpen.engines.codex import CODEX
 from bullpen.engines.command import COMMAND
+from bullpen.engines.gemini import GEMINI
 from bullpen.errors import BullpenError, Kind
 
-ENGINES: dict[str, Engine] = {"command": COMMAND}
+ENGINES: dict[str, Engine] = {
+    "claude": CLAUDE,
+    "gemini": GEMINI,
+    "codex": CODEX,
+    "command": COMMAND,
+}
 
-__all__ = ["ENGINES", "Engine", "Start", "get_engine"]
+__all__ = ["ENGINES", "Engine", "Prepared", "Start", "StateFile", "engine_of", "get_engine"]
 
 
 def get_engine(name: str) -> Engine:
@@ -18,3 +29,8 @@ def get_engine(name: str) -> Engine:
             kind=Kind.UNSUPPORTED,
         )
     return ENGINES[name]
+
+
+def engine_of(words: Sequence[str]) -> Engine:
+    """The engine that knows a program which is held as it is."""
+    return ENGINES.get(Path(words[0]).name if words else "", COMMAND)

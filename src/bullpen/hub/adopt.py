@@ -80,6 +80,7 @@ async def _adopt_one(supervisor: Supervisor, live: Live) -> None:
     # What was said while nobody listened comes before what is true now.
     await hooks.take_spooled(supervisor, live)
     await _open_door(supervisor, live.agent)  # closed again at once if it has ended
+    supervisor.state_files.follow(live)
     # A holder that is stopped holds nobody else up.
     if not await supervisor.settle(live, GREETING_SECONDS):
         supervisor.look_again_later(live)

@@ -59,8 +59,58 @@ COMPONENTS = (
     """,
 )
 
+# `usage` outlives the agents: `born` tells one of a name from the next. The other four keep what
+# telemetry and states have been counted up to, so that nothing counts twice.
+USAGE = (
+    """
+    CREATE TABLE usage (
+        agent TEXT NOT NULL,
+        born TEXT NOT NULL,
+        role TEXT NOT NULL,
+        pod TEXT NOT NULL,
+        model TEXT NOT NULL,
+        day TEXT NOT NULL,
+        input INTEGER NOT NULL,
+        output INTEGER NOT NULL,
+        cache_read INTEGER NOT NULL,
+        cache_write INTEGER NOT NULL,
+        usd REAL NOT NULL,
+        requests INTEGER NOT NULL,
+        tool_calls INTEGER NOT NULL,
+        tool_seconds REAL NOT NULL,
+        work_seconds REAL NOT NULL,
+        PRIMARY KEY (agent, born, role, pod, model, day)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE usage_series (
+        agent TEXT NOT NULL,
+        series BLOB NOT NULL,
+        value REAL NOT NULL,
+        PRIMARY KEY (agent, series)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE usage_seen (
+        agent TEXT NOT NULL,
+        key BLOB NOT NULL,
+        at REAL NOT NULL,
+        PRIMARY KEY (agent, key)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX usage_seen_at ON usage_seen (at)",
+    """
+    CREATE TABLE usage_clocks (
+        agent TEXT PRIMARY KEY,
+        at REAL NOT NULL,
+        is_working INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
+    "CREATE TABLE usage_mark (id INTEGER PRIMARY KEY, event INTEGER NOT NULL)",
+)
+
 # Step n leads from version n to n + 1 (PRAGMA user_version). Written once, never edited.
-STEPS = (FIRST, COMPONENTS)
+STEPS = (FIRST, COMPONENTS, USAGE)
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 

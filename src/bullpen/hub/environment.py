@@ -24,6 +24,8 @@ TERMINAL = frozenset(
     {"TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TERM_SESSION_ID", "TMUX", "TMUX_PANE"}
     | {"STY", "WINDOW", "COLUMNS", "LINES", "WINDOWID", "VTE_VERSION", "KITTY_WINDOW_ID"}
 )
+# Where the engines' programs are: what the person chose holds for restarts and children, too.
+PROGRAMS = frozenset({"BULLPEN_CLAUDE_BIN", "BULLPEN_GEMINI_BIN", "BULLPEN_CODEX_BIN"})
 LOCALE = ("LC_ALL", "LC_CTYPE", "LANG")
 
 
@@ -37,7 +39,7 @@ def agent_environment(
     env = {
         name: value
         for name, value in shell.items()
-        if not name.startswith(("BULLPEN_", "_BULLPEN_"))
+        if (name in PROGRAMS or not name.startswith(("BULLPEN_", "_BULLPEN_")))
         and name not in GIT_POINTERS
         and name not in TERMINAL
     }

@@ -29,12 +29,12 @@ TEXTS = ("message", "prompt", "error")
 _redactor = Redactor()
 
 
-async def receive(supervisor: Supervisor, live: Live, body: bytes) -> None:
+async def receive(supervisor: Supervisor, live: Live, body: bytes) -> dict[str, Any]:
     """Record one hook and the state it leads to."""
     async with live.hooking:  # those that were spooled come first, also before one that waits
         if (supervisor.home.session(live.agent.name) / SPOOL).exists():
             await take_spooled(supervisor, live)
-        await _take(supervisor, live, body, time.time(), "")
+        return await _take(supervisor, live, body, time.time(), "")
 
 
 async def take_spooled(supervisor: Supervisor, live: Live) -> None:
@@ -48,7 +48,9 @@ async def take_spooled(supervisor: Supervisor, live: Live) -> None:
         await asyncio.to_thread(taken.unlink, missing_ok=True)
 
 
-async def _take(supervisor: Supervisor, live: Live, body: bytes, at: float, key: str) -> None:
+async def _take(
+    supervisor: Supervisor, live: Live, body: bytes, at: float, key: str
+) -> dict[str, Any]:
     try:
         hook = json.loads(body)
     except (ValueError, RecursionError):
@@ -56,11 +58,14 @@ async def _take(supervisor: Supervisor, live: Live, body: bytes, at: float, key:
     if not isinstance(hook, dict):
         data: dict[str, Any] = {"run": live.agent.run, "malformed": len(body)}
         await supervisor.observe(live, None, _draft(live, at, data, key))
-        return
+        return {}
     hook = {name: _sound(value) for name, value in hook.items()}
     # They come in their order. A clock that was set back must not make the last word the first.
-    seen = get_engine(live.agent.engine).observe(hook, max(at, live.view.told_at))
+    engine = get_engine(live.agent.engine)
+    seen = engine.observe(hook, max(at, live.view.told_at))
+    await supervisor.converse(live, engine.conversation(hook))
     await supervisor.observe(live, seen, _draft(live, at, summary(live.agent.run, hook), key))
+    return hook
 
 
 def summary(run: str, hook: dict[str, Any]) -> dict[str, Any]:

@@ -3,21 +3,25 @@
 Reads roles and settings, decides, touches nothing. `supervise` carries plans out.
 """
 
+import sys
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bullpen import clock, worktrees
-from bullpen.engines import Engine, Start, get_engine
+import bullpen
+from bullpen import clock, credentials, trust, worktrees
+from bullpen.client.hook_line import ask_line, hook_line
+from bullpen.engines import Engine, Prepared, Start, engine_of, get_engine
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub.environment import agent_environment
+from bullpen.hub.rules import load_rules
 from bullpen.hub.sessions import Settled
 from bullpen.hub.tokens import hash_of, new_token
 from bullpen.hub.trees import Tree, open_site, plan_tree
 from bullpen.model import names
 from bullpen.model.agent import Agent, Place
 from bullpen.model.launch import Launch
-from bullpen.model.role import Role
+from bullpen.model.role import Budget, Role
 from bullpen.overrides import apply_overrides
 from bullpen.paths import Home
 from bullpen.roles import RoleFile, find_role, load_role, resolve_root_dir
@@ -33,7 +37,18 @@ class Plan:
     settled: Settled
     engine: Engine
     start: Start
+    prepared: Prepared
     tree: Tree | None = None
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What all plans of one hub stand on."""
+
+    home: Home
+    settings: Settings
+    port: int
+    person: Path
 
 
 def wanted_name(asked: Launch) -> str:
@@ -51,27 +66,23 @@ def wanted_name(asked: Launch) -> str:
 
 
 def plan_launch(
-    home: Home, settings: Settings, asked: Launch, name: str, last: Agent | None, branch: str = ""
+    ground: Ground, asked: Launch, name: str, last: Agent | None, branch: str = ""
 ) -> Plan:
     """The plan for an agent of that name; `last` is what ran under it before."""
-    if asked.resume and last is None:
+    if asked.resume and (last is None or not last.engine_session):
         raise BullpenError(f"{name} has no conversation to resume", hint="leave --resume out")
     if asked.role is None and asked.overrides:
         raise BullpenError("overrides change a role, and none is given", hint="--role ROLE")
     if asked.pod:
         names.check_name("pod", asked.pod)
-    directory = _directory(asked.cwd)
+    home, directory = ground.home, _directory(asked.cwd)
     role, file = None, None
     if asked.role is not None:
-        file = find_role(asked.role, home.roles, home.pod_roles if asked.pod else None)
-        role = apply_overrides(load_role(file), asked.overrides)
-        _refuse_sandbox(role)
+        role, file = _role(home, asked.role, asked.pod or "", asked.overrides)
         directory = resolve_root_dir(role, directory, home.root)
-    engine = get_engine(role.agent_type if role else "command")
-    start = Start(role, asked.words, asked.prompt, asked.resume)
-    argv = engine.argv(start)
+    engine = get_engine(role.agent_type) if role else engine_of(asked.words)
     token = new_token()
-    tree = _tree(home, settings, role, file, name, branch, directory) if role else None
+    tree = _tree(ground, role, file, name, branch, directory) if role else None
     cwd, place = directory, None
     if tree is not None:
         # The same sub-directory, in the agent's own checkout.
@@ -85,35 +96,90 @@ def plan_launch(
         pod=asked.pod or "",
         engine=engine.name,
         model=(role.model or "") if role else "",
+        engine_session=last.engine_session if last and asked.resume else "",
         birth_branch=tree.spec.birth_branch if tree else "",
         cwd=str(cwd),
+        is_trusted=trust.is_trusted(home, directory),
         worktree=place,
-        command=argv,
+        command=asked.words or ("-",),
+        added=asked.words,
         overrides=asked.overrides,
+        budget=role.budget if role else Budget(),
         created=last.created if last else clock.to_text(clock.now()),
         token_hash=hash_of(token),
     )
     env = agent_environment(
         asked.env,
-        role.env if role else {},
+        {},
         own_variables(home, agent, token),
         str(home.sockets / "ssh-agent"),
     )
     settled = Settled(env=env, umask=asked.umask, rows=asked.rows, cols=asked.cols)
-    return Plan(agent, settled, engine, start, tree)
+    return _prepared(ground, agent, settled, role, asked.prompt, tree)
 
 
-def plan_restart(home: Home, settings: Settings, last: Agent, settled: Settled) -> Plan:
-    """The same agent once more: same identity, environment and command line, a new run."""
+def plan_restart(ground: Ground, last: Agent, settled: Settled) -> Plan:
+    """The same agent once more: same identity and environment, the role as it is now, the
+    conversation continued; a new run."""
     agent = last.model_copy(update={"run": uuid.uuid4().hex})
+    role = _role(ground.home, last.role, last.pod, last.overrides)[0] if last.role else None
     tree = None
     if last.worktree is not None:
-        site = open_site(home, settings, Path(last.worktree.repo))
+        site = open_site(ground.home, ground.settings, Path(last.worktree.repo))
         branch = last.birth_branch
         tree = plan_tree(site, Spec(last.name, branch=branch, detached=not branch, role=last.role))
-    return Plan(
-        agent, settled, get_engine(last.engine), Start(None, last.command, resume=True), tree
+    return _prepared(ground, agent, settled, role, "", tree)
+
+
+def _role(
+    home: Home, name: str, pod: str, overrides: tuple[str, ...]
+) -> tuple[Role, RoleFile | None]:
+    file = find_role(name, home.roles, home.pod_roles if pod else None)
+    role = apply_overrides(load_role(file), overrides)
+    _refuse_sandbox(role)
+    return role, file
+
+
+def _prepared(
+    ground: Ground,
+    agent: Agent,
+    settled: Settled,
+    role: Role | None,
+    prompt: str,
+    tree: Tree | None,
+) -> Plan:
+    """The plan, with what the engine makes of it. `agent.engine_session` is to be continued."""
+    engine, home = get_engine(agent.engine), ground.home
+    keys = credentials.engine_variables(home, engine.name)
+    given = role.env if role else {}
+    package = str(Path(bullpen.__file__).parents[1])
+    start = Start(
+        role=role,
+        words=agent.added or (() if role else agent.command),
+        prompt=prompt,
+        agent=agent.name,
+        cwd=agent.cwd,
+        session=home.session(agent.name),
+        home=home.root,
+        person=ground.person,
+        env={**settled.env, **keys, **given},
+        url=f"http://127.0.0.1:{ground.port}",
+        hook=tuple(hook_line(sys.executable, package, agent.name)),
+        ask=tuple(ask_line(sys.executable, package, agent.name)),
+        conversation=agent.engine_session,
+        is_trusted=agent.is_trusted,
+        rules=load_rules(home.session(agent.name)),
     )
+    prepared = engine.prepare(start)
+    settled = replace(settled, added={**keys, **prepared.env, **given})
+    agent = agent.model_copy(
+        update={
+            "command": prepared.argv,
+            "engine_session": prepared.conversation,
+            "state_files": prepared.state_files,
+        }
+    )
+    return Plan(agent, settled, engine, start, prepared, tree)
 
 
 def own_variables(home: Home, agent: Agent, token: str) -> dict[str, str]:
@@ -130,8 +196,7 @@ def own_variables(home: Home, agent: Agent, token: str) -> dict[str, str]:
 
 
 def _tree(
-    home: Home,
-    settings: Settings,
+    ground: Ground,
     role: Role,
     file: RoleFile | None,
     name: str,
@@ -151,7 +216,7 @@ def _tree(
         copy=wanted.copy_globs,
         setup=wanted.setup or "",
     )
-    return plan_tree(open_site(home, settings, directory), spec)
+    return plan_tree(open_site(ground.home, ground.settings, directory), spec)
 
 
 def _refuse_sandbox(role: Role) -> None:

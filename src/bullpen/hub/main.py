@@ -32,6 +32,7 @@ from bullpen.hub.guard import Guard
 from bullpen.hub.http.app import make_app
 from bullpen.hub.http.connection import Connection, SocketConnection
 from bullpen.hub.http.state import Hub
+from bullpen.hub.launch import Ground
 from bullpen.hub.registry import Registry
 from bullpen.hub.sockets import Sockets
 from bullpen.hub.store import Store
@@ -135,29 +136,32 @@ async def _serve(
     registry = Registry()
     factory = Factory(home.factory_socket, _raise_files_limit())
     feed = Feed(store)
-    supervisor = Supervisor(home, settings, store, registry, factory)
-    hub = Hub(home, settings, tcp.getsockname()[1], store, feed, registry, supervisor)
+    ground = Ground(home, settings, tcp.getsockname()[1], person_home())
+    supervisor = Supervisor(ground, store, registry, factory)
+    hub = Hub(home, settings, ground.port, store, feed, registry, supervisor)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, hub.stop.set)
+    _stop_on_signals(loop, hub.stop)
 
     upkeep = Upkeep(supervisor)
 
     def publish(events: list[Event]) -> None:
         loop.call_soon_threadsafe(feed.publish, events)
         loop.call_soon_threadsafe(upkeep.notice, events)
+        loop.call_soon_threadsafe(hub.notice, events)
 
     store.on_commit = publish
     app = make_app(hub)
     app.openapi()  # builds, and so imports, everything of the routes
     config = server_config(Guard(app, registry, owner, str(home.socket(HUB))))
     await factory.start()
+    reading = asyncio.create_task(supervisor.state_files.run(), name="state files")
     await adopt(supervisor)
-    await hub.components.load()
+    await hub.load()
     await store.append(_started())
 
     def leave() -> None:  # streams would otherwise be waited for
         feed.close()
+        hub.permissions.left.set()
         supervisor.doors.leave()
 
     server = Server(config, hub.stop, leave)
@@ -172,9 +176,9 @@ async def _serve(
         await asyncio.sleep(0.001)
     _tell(ready, {"ok": True, "pid": os.getpid(), "version": __version__})
     log.info("serving", extra={"pid": os.getpid(), "port": hub.port, "agents": len(list(registry))})
-    tending = asyncio.create_task(upkeep.run(), name="upkeep")
+    tending = [*map(asyncio.create_task, (upkeep.run(), hub.usage.run(), hub.budgets.run()))]
     await serving
-    tending.cancel()
+    _cancel(*tending, reading)
     is_through = await supervisor.leave()
     factory.leave()
     log.info("left", extra={"is_through": is_through})
@@ -182,6 +186,16 @@ async def _serve(
         # A set-up command that takes its time. The next hub takes it back, as after a crash.
         await asyncio.to_thread(store.close)
         os._exit(0)
+
+
+def _stop_on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+
+def _cancel(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
 
 
 def server_config(guard: Guard) -> uvicorn.Config:

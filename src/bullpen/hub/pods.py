@@ -10,7 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -336,9 +336,9 @@ def _plan_members(
         branch = f"{template.branch_prefix}/{member.name}" if template.branch_prefix else ""
         last = live.agent if live else None
         try:
-            plan = plan_launch(
-                supervisor.home, supervisor.settings, launch, member.name, last, branch
-            )
+            plan = plan_launch(supervisor.ground, launch, member.name, last, branch)
+            agent = plan.agent.model_copy(update={"pod_budget": template.budget})
+            plan = replace(plan, agent=agent)
         except BullpenError as error:
             raise BullpenError(
                 f"{member.name}: {error.message}",

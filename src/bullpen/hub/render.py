@@ -4,15 +4,24 @@ Here and not in the command line, because the hot commands have no time to lay o
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from bullpen.hub.registry import Live
 from bullpen.model.component import Component
 from bullpen.model.state import Blocked, Exited, Idle, Lost, Unknown, Working, words
-from bullpen.text import align, printable
+from bullpen.model.usage import (
+    NOTHING,
+    Report,
+    Totals,
+    short_count,
+    short_seconds,
+    short_usd,
+)
+from bullpen.text import align, printable, width
 
-HEADERS = ("AGENT", "ROLE", "STATE", "BRANCH", "MODEL", "IDLE")
+HEADERS = ("AGENT", "ROLE", "STATE", "BRANCH", "MODEL", "TOKENS", "COST", "IDLE")
+FIGURES = (5, 6)  # columns of the above
 NOBODY = "no agents · bullpen run --role ROLE, or bullpen run -- PROGRAM"
 
 
@@ -22,15 +31,25 @@ def list_text(
     bridges: Sequence[Component] = (),
     *,
     pod: str = "",
+    usage: Mapping[str, Totals] | None = None,
+    approvals: int = 0,
     colour: bool,
     now: float,
 ) -> str:
     """`bullpen list`: those without a pod first, then each pod under its name, bridges last.
     `pod` is the one that was asked for, if only one was."""
     last = "\n".join(_bridges(bridges, colour)) + "\n" if bridges else ""
+    if approvals:
+        wait = "1 approval waits" if approvals == 1 else f"{approvals} approvals wait"
+        last += f"{wait} · bullpen approvals\n"
     if not agents and not broken:
         nobody = f"no agents in pod {printable(pod)} · bullpen pod list" if pod else NOBODY
         return f"{nobody}\n{last}"
+    is_counted = any(found.tokens or found.usd for found in (usage or {}).values())
+
+    def used_by(live: Live) -> tuple[str, str]:
+        return _used((usage or {}).get(live.agent.name, NOTHING)) if is_counted else ("", "")
+
     rows: list[tuple[str, ...]] = [HEADERS]
     lives: list[Live | None] = [None]
     by_pod = sorted(agents, key=_pod)  # stable: by name within
@@ -39,8 +58,9 @@ def list_text(
         if label:
             rows.append((printable(label), *("",) * (len(HEADERS) - 1)))
             lives.append(None)
-        rows += [_row(live, now, indent="  " if label else "") for live in members]
+        rows += [_row(live, now, "  " if label else "", used_by(live)) for live in members]
         lives += members
+    rows = _to_the_right(rows, FIGURES)
     used = [n for n in range(len(HEADERS)) if n < 3 or any(row[n] for row in rows[1:])]
     lines = align([[row[n] for n in used] for row in rows])
     if colour:
@@ -61,7 +81,7 @@ def _bridges(bridges: Sequence[Component], colour: bool) -> list[str]:
     return ["\x1b[1mBridges\x1b[0m" if colour else "Bridges", *align(rows)]
 
 
-def _row(live: Live, now: float, indent: str) -> tuple[str, ...]:
+def _row(live: Live, now: float, indent: str, used: tuple[str, str]) -> tuple[str, ...]:
     agent, view = live.agent, live.view
     is_idle = isinstance(view.state, Idle)
     return (
@@ -70,8 +90,28 @@ def _row(live: Live, now: float, indent: str) -> tuple[str, ...]:
         printable(words(view.state)),
         printable(agent.birth_branch),
         printable(agent.model),
+        *used,
         age(now - view.since) if is_idle else "",
     )
+
+
+def _used(totals: Totals) -> tuple[str, str]:
+    return (
+        short_count(totals.tokens) if totals.tokens else "–",
+        short_usd(totals.usd) if totals.usd else "–",
+    )
+
+
+def _to_the_right(rows: Sequence[tuple[str, ...]], columns: Iterable[int]) -> list[tuple[str, ...]]:
+    """With the cells of those columns under each other's ends; empty ones stay empty."""
+    sizes = {column: max(width(row[column]) for row in rows) for column in columns}
+    return [
+        tuple(
+            " " * (sizes[n] - width(cell)) + cell if cell and n in sizes else cell
+            for n, cell in enumerate(row)
+        )
+        for row in rows
+    ]
 
 
 def _painted(line: str, live: Live | None, is_header: bool) -> str:
@@ -111,7 +151,7 @@ def explain_text(live: Live) -> str:
     return "\n".join(lines) + "\n"
 
 
-def agent_text(live: Live) -> str:
+def agent_text(live: Live, used: Totals = NOTHING) -> str:
     """`bullpen status NAME`: the whole record of one agent."""
     agent = live.agent
     fields = {
@@ -129,6 +169,9 @@ def agent_text(live: Live) -> str:
         "branch": agent.birth_branch,
         "overrides": " ".join(agent.overrides),
         "created": agent.created,
+        "tokens": short_count(used.tokens) if used.tokens else "",
+        "cost": short_usd(used.usd) if used.usd else "",
+        "worked": short_seconds(used.work_seconds) if used.work_seconds else "",
     }
     return "\n".join(align([(k, printable(v)) for k, v in fields.items() if v])) + "\n"
 
@@ -143,6 +186,82 @@ def status_text(fields: dict[str, object], agents: Iterable[Live]) -> str:
         (f"  {printable(live.agent.name)}", printable(words(live.view.state))) for live in agents
     ]
     return "\n".join([hub, *align(rows)]) + "\n"
+
+
+TOKEN_HEADERS = ("IN", "OUT", "CACHE READ", "CACHE WRITE")
+USAGE_HEADERS = (*TOKEN_HEADERS, "COST", "REQUESTS", "TOOLS", "TOOL TIME", "WORKED")
+
+
+def usage_text(report: Report) -> str:
+    """`bullpen usage`: a line each, and one for all."""
+    if not report.rows:
+        since = f" since {report.since}" if report.since else ""
+        return f"nothing was used{since} · agents report it while they work\n"
+    rows: list[tuple[str, ...]] = [(report.by.upper(), *USAGE_HEADERS)]
+    rows += [(printable(row.name) or f"no {report.by}", *_figures(row.used)) for row in report.rows]
+    rows.append(("total", *_figures(report.total)))
+    return "\n".join(align(_to_the_right(rows, range(1, len(rows[0]))))) + "\n"
+
+
+def _figures(used: Totals) -> tuple[str, ...]:
+    counts = (used.input, used.output, used.cache_read, used.cache_write)
+    return (
+        *(short_count(count) if count else "–" for count in counts),
+        short_usd(used.usd) if used.usd else "–",
+        short_count(used.requests) if used.requests else "–",
+        short_count(used.tool_calls) if used.tool_calls else "–",
+        short_seconds(used.tool_seconds) if used.tool_calls else "–",
+        short_seconds(used.work_seconds) if used.work_seconds else "–",
+    )
+
+
+Labels = tuple[str, str, str, str]
+LABELS = ("agent", "role", "pod", "model")
+TOKEN_TYPES = ("input", "output", "cache_read", "cache_write")
+COUNTERS: tuple[tuple[str, str, Callable[[Totals], float]], ...] = (
+    ("bullpen_cost_usd_total", "Cost in USD, as the programs reckon it.", lambda t: t.usd),
+    ("bullpen_requests_total", "Requests to models that were answered.", lambda t: t.requests),
+    ("bullpen_tool_calls_total", "Tool calls.", lambda t: t.tool_calls),
+    ("bullpen_tool_seconds_total", "Time that tools took.", lambda t: t.tool_seconds),
+    ("bullpen_work_seconds_total", "Time spent working.", lambda t: t.work_seconds),
+)
+
+
+def prometheus_text(
+    states: Mapping[str, int], approvals: int, events: int, used: Sequence[tuple[Labels, Totals]]
+) -> str:
+    """What Prometheus reads."""
+    lines = _metric("bullpen_agents", "gauge", "Agents by their state.")
+    lines += [_sample("bullpen_agents", {"state": name}, states[name]) for name in sorted(states)]
+    lines += _metric("bullpen_approvals_waiting", "gauge", "Decisions that wait for a person.")
+    lines.append(_sample("bullpen_approvals_waiting", {}, approvals))
+    lines += _metric("bullpen_events_total", "counter", "Events that were ever recorded.")
+    lines.append(_sample("bullpen_events_total", {}, events))
+    lines += _metric("bullpen_tokens_total", "counter", "Tokens, by type.")
+    for labels, totals in used:
+        for kind in TOKEN_TYPES:
+            if count := getattr(totals, kind):
+                named = {**dict(zip(LABELS, labels, strict=True)), "type": kind}
+                lines.append(_sample("bullpen_tokens_total", named, count))
+    for name, text, value_of in COUNTERS:
+        lines += _metric(name, "counter", text)
+        for labels, totals in used:
+            if value := value_of(totals):
+                lines.append(_sample(name, dict(zip(LABELS, labels, strict=True)), value))
+    return "\n".join(lines) + "\n"
+
+
+def _metric(name: str, kind: str, text: str) -> list[str]:
+    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+
+
+def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
+    shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items() if text)
+    return f"{name}{{{shown}}} {value!r}" if shown else f"{name} {value!r}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def age(seconds: float) -> str:

@@ -10,7 +10,8 @@ import json
 import os
 import shutil
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,19 @@ class Exit:
 
 @dataclass(frozen=True)
 class Settled:
-    """What a start needs besides the identity, kept for restarts."""
+    """What a start needs besides the identity, kept for restarts. `added` is of this start alone:
+    credentials, the engine's variables, the role's."""
 
     env: dict[str, str]
     umask: int = 0o022
     rows: int = 24
     cols: int = 80
+    added: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> dict[str, str]:
+        """The environment of the program."""
+        return {**self.env, **self.added}
 
 
 def create(home: Home, agent: Agent, settled: Settled) -> None:
@@ -73,6 +81,12 @@ def rewrite(home: Home, agent: Agent, settled: Settled | None = None) -> None:
     if settled is not None:
         write_atomically(directory / ENVIRONMENT, json.dumps(vars(settled)), mode=0o600)
     write_atomically(directory / SESSION, agent.model_dump_json(indent=1), mode=0o600)
+
+
+def write_files(home: Home, name: str, files: Mapping[str, str]) -> None:
+    """What an engine needs to find there."""
+    for file, text in files.items():
+        write_atomically(home.session(name) / file, text, mode=0o600)
 
 
 def exists(home: Home, name: str) -> bool:

@@ -20,13 +20,14 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from bullpen import proc
-from bullpen.engines import ENGINES, Start, get_engine
+from bullpen.engines import ENGINES, StateFile, get_engine
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import holders, sessions
 from bullpen.hub.doors import Doors
 from bullpen.hub.factory import Factory
-from bullpen.hub.launch import Plan, plan_launch, plan_restart, wanted_name
+from bullpen.hub.launch import Ground, Plan, plan_launch, plan_restart, wanted_name
 from bullpen.hub.registry import Live, Registry
+from bullpen.hub.state_files import StateFiles, find_process, is_alive
 from bullpen.hub.store import Store
 from bullpen.hub.trees import Tree, ensure_tree, take_back_tree, unlock_tree
 from bullpen.model.agent import Agent
@@ -34,7 +35,6 @@ from bullpen.model.event import Draft, Event
 from bullpen.model.launch import Launch
 from bullpen.model.state import Gone, Held, Launched, Observation, Ran, Silent, fold
 from bullpen.paths import Home
-from bullpen.settings import Settings
 from bullpen.ssh_link import point_ssh_agent
 
 log = logging.getLogger("bullpen.hub")
@@ -53,15 +53,15 @@ ASK_AGAIN_SECONDS = (0.05, 0.2, 1.0, 5.0, 30.0)
 class Supervisor:
     """Everything a start or a stop needs, wired by `main`."""
 
-    def __init__(
-        self, home: Home, settings: Settings, store: Store, registry: Registry, factory: Factory
-    ) -> None:
-        self.home = home
-        self.settings = settings
+    def __init__(self, ground: Ground, store: Store, registry: Registry, factory: Factory) -> None:
+        self.ground = ground
+        self.home = ground.home
+        self.settings = ground.settings
         self.store = store
         self.registry = registry
         self.factory = factory
-        self.doors = Doors(home)
+        self.doors = Doors(ground.home)
+        self.state_files = StateFiles(self._take_state_file)
         self.tasks: set[asyncio.Task[None]] = set()
         self.unfinished: set[asyncio.Task[Any]] = set()  # what a hub that leaves waits for
         self._unrecorded: deque[tuple[Draft, ...]] = deque()
@@ -103,7 +103,7 @@ class Supervisor:
         self._refuse_taken(name, asked.run or "")
         live = self.registry.find(name)
         last = live.agent if live else None
-        plan = await asyncio.to_thread(plan_launch, self.home, self.settings, asked, name, last)
+        plan = await asyncio.to_thread(plan_launch, self.ground, asked, name, last)
         point_ssh_agent(self.home, asked.env)
         return await self.start(plan, last)
 
@@ -113,7 +113,7 @@ class Supervisor:
         if live.is_running:
             await self.stop(name, grace)
         settled = await asyncio.to_thread(sessions.load_settled, self.home, name)
-        plan = await asyncio.to_thread(plan_restart, self.home, self.settings, live.agent, settled)
+        plan = await asyncio.to_thread(plan_restart, self.ground, live.agent, settled)
         return await self.start(plan, live.agent)
 
     async def start(self, plan: Plan, last: Agent | None) -> Live:
@@ -192,13 +192,15 @@ class Supervisor:
         )
         if plan.tree is not None:
             await self._make_tree(plan.tree, agent)
+        await _wholly(asyncio.to_thread(_make_ready, self.home, plan))
+        self.state_files.follow(live)
         await self.doors.open(agent)  # a sandbox mounts its directory
-        answer = await _wholly(self.factory.hold(self._request(agent, plan.settled)))
+        answer = await _wholly(self.factory.hold(self._request(plan)))
         self.observe_now(live, _held(agent, answer["pid"], answer["child"]))
         await self.store.append(_started(agent, answer["pid"], answer["child"]), _state_draft(live))
         if not await self.settle(live):  # it may have ended already
             self.look_again_later(live)
-        await self._type_first(live, plan.engine.first_input(plan.start))
+        await self._type_first(live, plan.prepared.first_input)
 
     async def _wait_released(self, name: str) -> None:
         """The holder of the last run says goodbye to its clients before it leaves."""
@@ -229,8 +231,9 @@ class Supervisor:
             except (OSError, TimeoutError) as error:
                 raise _does_not_answer(live.agent.name) from error
             if not status.get("last_input"):
-                role = Start(None, asked.words, asked.prompt)
-                await self._type_first(live, get_engine(live.agent.engine).first_input(role))
+                name = live.agent.name
+                plan = await asyncio.to_thread(plan_launch, self.ground, asked, name, None)
+                await self._type_first(live, plan.prepared.first_input)
 
     async def _make_tree(self, tree: Tree, agent: Agent) -> None:
         assert agent.worktree is not None
@@ -244,14 +247,15 @@ class Supervisor:
                 kind=Kind.NOT_FOUND,
             )
 
-    def _request(self, agent: Agent, settled: sessions.Settled) -> dict[str, Any]:
+    def _request(self, plan: Plan) -> dict[str, Any]:
+        agent, settled = plan.agent, plan.settled
         return {
             "name": agent.name,
             "tag": agent.run,
             "socket": str(self.home.socket(agent.name)),
             "session": str(self.home.session(agent.name)),
             "argv": list(agent.command),
-            "env": settled.env,
+            "env": settled.whole,
             "cwd": agent.cwd,
             "mode": "pty" if agent.kind == "interactive" else "pipe",
             "rows": settled.rows,
@@ -452,6 +456,31 @@ class Supervisor:
                 drafts.append(_state_draft(live))
         return await self.store.append(*drafts) if drafts else []
 
+    async def _take_state_file(self, directory: str, text: bytes) -> None:
+        for live in self.registry:
+            if live.is_running and live.agent.state_files == directory:
+                found = get_engine(live.agent.engine).read_state_file(text)
+                if found is not None and await self._is_its_own(live, found) and found.told:
+                    await self.observe(live, found.told)
+
+    async def _is_its_own(self, live: Live, found: StateFile) -> bool:
+        """By its conversation. Of a program that is held as it is we do not know that yet: it is
+        told by the process that we hold."""
+        if not live.agent.engine_session and not live.agent.role:
+            held = await asyncio.to_thread(sessions.find_holder, self.home, live.agent)
+            if held is not None and found.pid == held["child"] and is_alive(found):
+                await self.converse(live, found.conversation)
+        return bool(found.conversation) and found.conversation == live.agent.engine_session
+
+    async def converse(self, live: Live, conversation: str) -> None:
+        """Its program has begun another conversation: that is the one to be resumed."""
+        if not conversation or conversation == live.agent.engine_session:
+            return
+        live.agent = live.agent.model_copy(update={"engine_session": conversation})
+        await asyncio.to_thread(sessions.rewrite, self.home, live.agent)
+        await self.store.append(_draft("agent.conversation", live.agent, {"id": conversation}))
+        self.state_files.look(live)
+
     # ── stopping ──
 
     async def stop(self, name: str, grace: float | None) -> Live:
@@ -556,6 +585,20 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
         log.exception("a task failed")
 
 
+def _make_ready(home: Home, plan: Plan) -> None:
+    """The engine's files, and its own configuration; nobody may have the conversation open."""
+    agent = plan.agent
+    pid = find_process(plan.engine, agent.state_files, agent.engine_session)
+    if pid is not None:
+        raise BullpenError(
+            f"the conversation of {agent.name} is open in process {pid}",
+            hint="end that one first; two at once would mix it up",
+            kind=Kind.CONFLICT,
+        )
+    sessions.write_files(home, agent.name, plan.prepared.files)
+    plan.engine.make_ready(plan.start, plan.prepared)
+
+
 def _does_not_answer(name: str) -> BullpenError:
     return BullpenError(
         f"the holder of {name} does not answer",
@@ -598,7 +641,8 @@ def _started(agent: Agent, holder: int, child: int) -> Draft:
 
 def _draft(kind: str, agent: Agent, data: dict[str, Any], key: str = "") -> Draft:
     name = kind.partition(".")[2]
-    unique = f"{key or name}:{agent.run}" if kind != "agent.stopping" else ""
+    repeats = kind in ("agent.stopping", "agent.conversation")
+    unique = "" if repeats else f"{key or name}:{agent.run}"
     fields = {"run": agent.run, "pod": agent.pod, **data}
     return Draft(time=time.time(), kind=kind, agent=agent.name, data=fields, key=unique)
 

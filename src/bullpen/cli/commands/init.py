@@ -42,7 +42,7 @@ def command(directory: str | None, everywhere: bool, as_json: bool) -> None:
         return
     counts = f"{_count(roles, 'role')}, {_count(templates, 'pod template')}"
     output.write(f"Home ready: {output.printable(paths.shown(home.root))}   ({counts})")
-    output.write("Next: bullpen doctor · bullpen role list · bullpen run -- PROGRAM")
+    output.write("Next: bullpen doctor · bullpen role list · bullpen run --role coder")
 
 
 def _count(things: list[Path], noun: str) -> str:

@@ -13,7 +13,10 @@ from bullpen.cli.connect import connect
 @click.argument("names", nargs=-1, required=True)
 @output.json_option
 def command(names: Sequence[str], as_json: bool) -> None:
-    """Start agents again: same identity, worktree, environment; stopped first if they run."""
+    """Start agents again: same identity, worktree, environment; stopped first if they run.
+
+    An engine with conversations goes on with the last one, under the role as it is now.
+    """
     act_on_each(
         connect(),
         list(dict.fromkeys(names)),

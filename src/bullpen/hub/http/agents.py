@@ -11,7 +11,8 @@ from starlette.responses import PlainTextResponse
 from bullpen import worktrees
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import holders, hooks, render
-from bullpen.hub.guard import owner_only, owner_or_self
+from bullpen.hub.budgets import hook_reply
+from bullpen.hub.guard import actor_of, owner_only, owner_or_self
 from bullpen.hub.http.state import Hub, HubPart
 from bullpen.hub.registry import Live
 from bullpen.hub.trees import open_site
@@ -79,6 +80,7 @@ class Agents(Value):
 @router.get("/agents", response_model=Agents, responses=TEXT)
 async def list_agents(
     hub: HubPart,
+    request: Request,
     pod: Annotated[
         str | None, Query(max_length=80, description="only this pod's; `*`: all pods'")
     ] = None,
@@ -98,7 +100,19 @@ async def list_agents(
     if text:
         bridges = [one for one in await hub.components.living() if one.kind == "bridge"]
         now = time.time()
-        body = render.list_text(lives, broken, bridges, pod=one_pod, colour=colour, now=now)
+        used = hub.usage.by_name()
+        # For the owner's eyes: an agent cannot answer them.
+        waiting = hub.permissions.approvals.waiting() if actor_of(request).is_owner else []
+        body = render.list_text(
+            lives,
+            broken,
+            bridges,
+            pod=one_pod,
+            usage=used,
+            approvals=len(waiting),
+            colour=colour,
+            now=now,
+        )
         return PlainTextResponse(body)
     return Agents(agents=tuple(map(shown, lives)), broken=broken)
 
@@ -114,7 +128,9 @@ async def start_agent(hub: HubPart, asked: Launch) -> Any:
 async def get_agent(hub: HubPart, name: Name, text: AsText = False) -> Any:
     """One agent, running or ended."""
     live = hub.registry.get(name)
-    return PlainTextResponse(render.agent_text(live)) if text else shown(live)
+    if text:
+        return PlainTextResponse(render.agent_text(live, hub.usage.of(live.agent)))
+    return shown(live)
 
 
 @router.delete("/agents/{name}", response_model=Shown, dependencies=[owner])
@@ -272,8 +288,10 @@ def _diff(hub: Hub, agent: Agent) -> Diff:
 async def receive_hook(hub: HubPart, name: Name, request: Request) -> str:
     """A hook of its engine. Never an error for what is in it: a body that is no JSON is noted as
     such. Of its contents only names, ids and 200 characters of text are kept."""
-    await hooks.receive(hub.supervisor, hub.registry.get(name), await request.body())
-    return ""
+    live = hub.registry.get(name)
+    hook = await hooks.receive(hub.supervisor, live, await request.body())
+    await hub.parking.hooked(live, hook)
+    return hook_reply(str(hook.get("hook_event_name", "")), hub.budgets.refusal(name))
 
 
 def running(hub: Hub, name: str) -> Live:

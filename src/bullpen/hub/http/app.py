@@ -10,14 +10,17 @@ from bullpen import __version__
 from bullpen.errors import BullpenError
 from bullpen.hub.http import (
     agents,
+    approvals,
     components,
     docs,
     errors,
     events,
     gc,
+    otlp,
     pods,
     status,
     terminal,
+    usage,
 )
 from bullpen.hub.http.state import Hub
 
@@ -37,9 +40,12 @@ ROUTERS = (
     status.router,
     agents.router,
     pods.router,
+    approvals.router,
     events.router,
     components.router,
     gc.router,
+    usage.router,
+    otlp.router,
     terminal.router,
     docs.router,
 )

@@ -8,12 +8,17 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from bullpen.hub.budgets import Budgets
 from bullpen.hub.components import Components
 from bullpen.hub.feed import Feed
+from bullpen.hub.parking import Parking
+from bullpen.hub.permissions import Permissions
 from bullpen.hub.pods import Pods
 from bullpen.hub.registry import Registry
 from bullpen.hub.store import Store
 from bullpen.hub.supervise import Supervisor
+from bullpen.hub.usage import Usage
+from bullpen.model.event import Event
 from bullpen.paths import Home
 from bullpen.settings import Settings
 
@@ -33,10 +38,31 @@ class Hub:
     started: float = field(default_factory=time.monotonic)
     components: Components = field(init=False)
     pods: Pods = field(init=False)
+    permissions: Permissions = field(init=False)
+    usage: Usage = field(init=False)
+    budgets: Budgets = field(init=False)
+    parking: Parking = field(init=False)
 
     def __post_init__(self) -> None:
         self.components = Components(self.store)
         self.pods = Pods(self.supervisor)
+        self.permissions = Permissions(self.supervisor)
+        self.usage = Usage(self.store, self.registry)
+        self.budgets = Budgets(self.supervisor, self.usage)
+        self.parking = Parking(self.supervisor)
+
+    async def load(self) -> None:
+        """What earlier hubs knew; after the agents were found again."""
+        await self.components.load()
+        await self.permissions.approvals.load()
+        await self.usage.load()
+        await self.parking.load()
+
+    def notice(self, events: list[Event]) -> None:
+        """Told of every committed event, in their order, on the loop."""
+        self.permissions.approvals.notice(events)
+        self.usage.notice(events)
+        self.parking.notice(events)
 
 
 def hub_of(connection: HTTPConnection) -> Hub:

@@ -1,0 +1,156 @@
+"""Claude Code: its command line, files, hooks and state file. The only place that knows them."""
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bullpen.engines.base import Engine, Line, Prepared, Start, StateFile, find_program, pasted
+from bullpen.engines.claude import headless, observe
+from bullpen.engines.claude.config import Config, choose_config, has_conversation, make_ready
+from bullpen.engines.claude.settings import check, make_servers, make_settings
+from bullpen.errors import BullpenError, Kind
+from bullpen.model.role import Role
+from bullpen.model.state import Told
+
+SETTINGS = "settings.json"
+TOOLS = "mcp.json"
+PROGRAM = "BULLPEN_CLAUDE_BIN"
+PACKAGE = "@anthropic-ai/claude-code"
+MANUAL = "manual"  # without a mode it would run in auto mode in a terminal
+# Often enough for a budget to be kept; the program also sends what is left when it ends.
+EXPORT_MILLISECONDS = {"OTEL_METRIC_EXPORT_INTERVAL": "5000", "OTEL_LOGS_EXPORT_INTERVAL": "1000"}
+
+
+class Claude:
+    """See the module."""
+
+    name = "claude"
+    missing = ""
+    lacks: tuple[str, ...] = ()
+    interrupt = b"\x1b"
+    interrupt_line = headless.INTERRUPT
+
+    def prepare(self, start: Start) -> Prepared:
+        if start.role is None:  # started as it is; it is only looked at
+            return Prepared(start.words, state_files=str(_config(start).sessions))
+        _refuse_open_root(start.role, start.env)
+        prepared = self._prepared(start, start.role, start.role.permission_mode or MANUAL)
+        prompt = ("--", start.prompt) if start.prompt else ()
+        return replace(prepared, argv=(*prepared.argv, *start.words, *prompt))
+
+    def prepare_run(self, start: Start) -> Prepared:
+        if start.role is None:
+            raise BullpenError("a run needs a role", kind=Kind.INVALID)
+        # Inside walls nobody is asked; deny rules hold all the same.
+        mode = "bypassPermissions" if start.is_sandboxed else start.role.permission_mode or MANUAL
+        prepared = self._prepared(start, start.role, mode)
+        program, *flags = prepared.argv
+        sandboxed = {"IS_SANDBOX": "1"} if start.is_sandboxed else {}
+        return replace(
+            prepared,
+            argv=(program, *headless.FORM, *flags, *start.words),
+            env={**headless.RETRIES, **sandboxed, **prepared.env},
+            first_input=headless.user_line(start.prompt),
+        )
+
+    def _prepared(self, start: Start, role: Role, mode: str) -> Prepared:
+        """What both ways of running it share: everything but the prompt."""
+        config = _config(start)
+        if start.conversation and has_conversation(config, start.conversation):
+            conversation, which = start.conversation, "--resume"
+        else:
+            # Also for one that was killed in its first turn: it left nothing, and its id is used.
+            conversation, which = str(uuid.uuid4()), "--session-id"
+        argv = [
+            find_program(start.env, PROGRAM, "claude", PACKAGE),
+            *(which, conversation),
+            *("--settings", str(start.session / SETTINGS)),
+            *("--mcp-config", str(start.session / TOOLS), "--strict-mcp-config"),
+            *("--permission-mode", mode),
+        ]
+        if not start.is_trusted:
+            argv += ["--setting-sources", "user"]
+        if role.model:
+            argv += ["--model", role.model]
+        if role.system_prompt:
+            argv += ["--system-prompt", role.system_prompt]
+        if role.instructions:
+            argv += ["--append-system-prompt", role.instructions]
+        url = f"{start.url}/agents/{start.agent}/hooks"
+        made = make_settings(role, url, start.hook, start.ask, start.rules)
+        settings = json.dumps(made, indent=1)
+        env = telemetry(start)
+        if config.directory is not None:
+            env["CLAUDE_CONFIG_DIR"] = str(config.directory)
+        return Prepared(
+            tuple(argv),
+            env,
+            {SETTINGS: check(settings), TOOLS: json.dumps(make_servers(start.servers))},
+            conversation,
+            str(config.sessions),
+        )
+
+    def make_ready(self, start: Start, prepared: Prepared) -> None:
+        if start.role is not None:
+            key = prepared.env.get("ANTHROPIC_API_KEY") or start.env.get("ANTHROPIC_API_KEY", "")
+            make_ready(_config(start), start.cwd, key)
+
+    def observe(self, hook: Mapping[str, Any], at: float) -> Told | None:
+        return observe.observe(hook, at)
+
+    def conversation(self, hook: Mapping[str, Any]) -> str:
+        """Named when one begins: also by `/clear`, which begins another."""
+        if hook.get("hook_event_name") != "SessionStart":
+            return ""
+        return observe.conversation_id(hook.get("session_id"))
+
+    def read_state_file(self, text: bytes) -> StateFile | None:
+        return observe.read_state_file(text)
+
+    def typed(self, text: str) -> bytes:
+        # What an interrupt put back into the input line would come before it.
+        return b"\x15" + pasted(text)
+
+    def read_line(self, line: bytes) -> tuple[Line, ...]:
+        return headless.read_line(line)
+
+
+def _config(start: Start) -> Config:
+    wanted = start.role.claude_config_dir if start.role else None
+    return choose_config(wanted, start.session, start.home, start.env, start.person)
+
+
+def telemetry(start: Start) -> dict[str, str]:
+    """The variables that make it report its usage to the hub, as totals: one that is lost on the
+    way is made good by the next."""
+    return {
+        "CLAUDE_CODE_ENABLE_TELEMETRY": "1",
+        "OTEL_METRICS_EXPORTER": "otlp",
+        "OTEL_LOGS_EXPORTER": "otlp",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json",
+        "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "cumulative",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": start.url,
+        "OTEL_EXPORTER_OTLP_HEADERS": f"Authorization=Bearer {start.env.get('BULLPEN_TOKEN', '')}",
+        "OTEL_RESOURCE_ATTRIBUTES": f"agent.name={start.agent}",
+        **EXPORT_MILLISECONDS,
+    }
+
+
+def _refuse_open_root(role: Role, env: Mapping[str, str]) -> None:
+    """Claude Code itself refuses it, but only on its screen."""
+    if (
+        role.permission_mode == "bypassPermissions"
+        and os.geteuid() == 0
+        and "IS_SANDBOX" not in env
+    ):
+        raise BullpenError(
+            f"role {role.name}: Claude Code does not run with bypassPermissions as root",
+            hint="another permission_mode, or another user",
+            kind=Kind.UNSUPPORTED,
+        )
+
+
+CLAUDE: Engine = Claude()

@@ -1,0 +1,475 @@
+"""Codex: its command line, configuration, hooks and lines. The only place that knows them.
+
+Hooks, rules and trust are read from CODEX_HOME alone, so every agent has one of its own in its
+session directory. The person's `config.toml` is taken over into it, without hooks and decisions
+of trust; `auth.json` is a link to the person's (not in a sandbox), so that a login just works.
+Codex runs a hook only if the hash of what it would run is written down as trusted: we write it.
+
+A repository's own `.codex` holds commands that run by themselves. Codex would ask at the start
+whether to trust it; so an agent is not started there until the person has said that it may be.
+"""
+
+import datetime
+import hashlib
+import json
+import math
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bullpen.engines.base import (
+    Begun,
+    Engine,
+    Fault,
+    Line,
+    NoConversation,
+    Outcome,
+    Prepared,
+    Retrying,
+    Said,
+    Start,
+    Used,
+    find_program,
+    pasted,
+)
+from bullpen.engines.own_home import fed, find_origin, link, merged
+from bullpen.errors import BullpenError, Kind
+from bullpen.files import write_atomically
+from bullpen.model.role import EngineHooks, Role, ShortHook
+from bullpen.model.state import Idle, State, Told, Working
+
+PROGRAM = "BULLPEN_CODEX_BIN"
+PACKAGE = "@openai/codex"
+VARIABLE = "CODEX_HOME"
+# In the session directory: what is written for Codex, and what it reads it as.
+CONFIG, RULES, SYSTEM, PROMPT = "codex.toml", "codex.rules", "codex-system.md", "codex-prompt.txt"
+OWN = "codex"
+TAKEN_OVER = ("auth.json", "AGENTS.md", "prompts")
+SECRET = ("auth.json",)
+ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+TOLD_SECONDS = 5
+# For as long as a person may take to answer.
+ASKED_SECONDS = 24 * 3600
+# What 0.166.0 gives these at most, whatever is asked for: the hash is of what it gives.
+SHORT_SECONDS = 3
+TOLD = {
+    "SessionStart": TOLD_SECONDS,
+    "SessionEnd": SHORT_SECONDS,
+    "UserPromptSubmit": TOLD_SECONDS,
+    "PreToolUse": TOLD_SECONDS,
+    "PostToolUse": TOLD_SECONDS,
+    "Stop": TOLD_SECONDS,
+    "Interrupt": SHORT_SECONDS,
+    "PreCompact": TOLD_SECONDS,
+    "PostCompact": TOLD_SECONDS,
+    "SubagentStart": TOLD_SECONDS,
+    "SubagentStop": TOLD_SECONDS,
+}
+DEFAULT_SECONDS = 600  # of a hook that names none
+WITHOUT_MATCHER = ("UserPromptSubmit", "Stop", "Interrupt", "SessionEnd")
+# Without these it asks github.com and chatgpt.com for plugins, updates and tips at every start.
+QUIET: dict[str, Any] = {
+    "check_for_update_on_startup": False,
+    "analytics": {"enabled": False},
+    "features": {"plugins": False},
+    "tui": {"show_tooltips": False},
+}
+RECONNECTING = re.compile(r"Reconnecting\D*(\d+)/\d+")
+
+
+class Codex(NoConversation):
+    """See the module. It writes no state file."""
+
+    name = "codex"
+    missing = "Codex says nothing before its first prompt"
+    lacks: tuple[str, ...] = (
+        "its state before the first prompt",
+        "the end of a turn that failed: it shows as working until the next prompt",
+        "its own dialog while an approval waits in the inbox",
+        "rules for tools other than shell commands",
+        "tokens of a continued run apart from those before it",
+        "the hub from inside its own sandbox (`bullpen` in a command)",
+    )
+    interrupt = b"\x1b"
+
+    def prepare(self, start: Start) -> Prepared:
+        if start.role is None:  # started as it is
+            return Prepared(start.words)
+        prepared = self._prepared(start, start.role)
+        found = prepared.conversation
+        # The shared server that it would start else outlives the agent.
+        flags = ("--no-daemon", *start.words)
+        tail = [word for word in (found, start.prompt) if word]
+        argv = [*prepared.argv, *(("resume",) if found else ()), *flags]
+        return replace(prepared, argv=(*argv, *(("--", *tail) if tail else ())))
+
+    def prepare_run(self, start: Start) -> Prepared:
+        if start.role is None:
+            raise BullpenError("a run needs a role", kind=Kind.INVALID)
+        prepared = self._prepared(start, start.role)
+        argv = [*prepared.argv, "exec", "--json", "--skip-git-repo-check", *start.words]
+        if prepared.conversation:
+            argv += ["resume", prepared.conversation]
+        return replace(
+            prepared,
+            argv=fed(start.session / PROMPT, (*argv, "-")),
+            files={**prepared.files, PROMPT: start.prompt},
+        )
+
+    def _prepared(self, start: Start, role: Role) -> Prepared:
+        """What both ways of running it share. A conversation is Codex's to begin: its first hook
+        names it."""
+        if VARIABLE in role.env:
+            raise BullpenError(
+                f"role {role.name} sets {VARIABLE}, which every Codex agent has of its own",
+                hint=f"leave it out; the login is that of {VARIABLE} in your shell",
+                kind=Kind.UNSUPPORTED,
+            )
+        own = start.session / OWN
+        is_known = bool(start.conversation) and _has_conversation(own, start.conversation)
+        files = {
+            CONFIG: to_toml(make_config(start, role, _read_config(_origin(start)))),
+            RULES: make_rules(role),
+        }
+        if role.system_prompt:
+            files[SYSTEM] = role.system_prompt
+        return Prepared(
+            (find_program(start.env, PROGRAM, "codex", PACKAGE),),
+            {VARIABLE: str(own), **telemetry(start)},
+            files,
+            start.conversation if is_known else "",
+        )
+
+    def make_ready(self, start: Start, prepared: Prepared) -> None:
+        if start.role is None:
+            return
+        own, origin = start.session / OWN, _origin(start)
+        _refuse_untrusted(start, origin)
+        rules = [f"rules/{file.name}" for file in sorted(origin.glob("rules/*.rules"))]
+        names = [*TAKEN_OVER, *rules]
+        link(own, origin, [n for n in names if not (start.is_sandboxed and n in SECRET)])
+        (own / "rules").mkdir(mode=0o700, exist_ok=True)
+        write_atomically(own / "rules" / "bullpen.rules", prepared.files[RULES], mode=0o600)
+        write_atomically(own / "config.toml", prepared.files[CONFIG], mode=0o600)
+
+    def observe(self, hook: Mapping[str, Any], at: float) -> Told | None:
+        event = str(hook.get("hook_event_name") or "")
+        tool = str(hook.get("tool_name") or "")[:80]
+        state = _state_of_hook(event, tool, hook)
+        if state is None:
+            return None
+        says = tool or str(hook.get("source") or hook.get("trigger") or "received")[:80]
+        return Told(at=at, source=f"hook {event}", says=says, state=state)
+
+    def conversation(self, hook: Mapping[str, Any]) -> str:
+        """Named with the first prompt; also after `/new`, which begins another."""
+        if hook.get("hook_event_name") != "SessionStart":
+            return ""
+        return _conversation_id(hook.get("session_id"))
+
+    def typed(self, text: str) -> bytes:
+        return b"\x15" + pasted(text)
+
+    def read_line(self, line: bytes) -> tuple[Line, ...]:
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError):
+            return ()
+        return tuple(_read(fields)) if isinstance(fields, dict) else ()
+
+
+def _state_of_hook(event: str, tool: str, hook: Mapping[str, Any]) -> State | None:
+    """A request for a permission is not among them: who waits for the answer says so."""
+    match event:
+        case "SessionStart" if hook.get("source") != "compact":
+            return Idle()
+        case "Stop" | "Interrupt":  # the latter also for a refusal in its dialog
+            return Idle()
+        case "PostCompact" if hook.get("trigger") == "manual":  # nothing follows it
+            return Idle()
+        case "UserPromptSubmit" | "PostToolUse" | "PostCompact":
+            return Working(doing="thinking")
+        case "PreToolUse" | "PreCompact":
+            return Working(tool=tool) if tool else Working(doing="compacting")
+        case _:
+            return None
+
+
+# ── configuration ────────────────────────────────────────────────────────────
+
+
+def make_config(start: Start, role: Role, person: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole of it. Pure. The role's `settings` win over the person's; hooks and trust are
+    ours."""
+    kept = {key: value for key, value in person.items() if key not in ("hooks", "projects")}
+    asked: dict[str, Any] = {"approval_policy": _approval_policy(role)}
+    if role.model:
+        asked["model"] = role.model
+    if role.instructions:
+        asked["developer_instructions"] = role.instructions
+    if role.system_prompt:
+        asked["model_instructions_file"] = str(start.session / SYSTEM)
+    if start.is_sandboxed:  # walls inside walls cannot be built, and nobody is there to ask
+        asked |= {"approval_policy": "never", "sandbox_mode": "danger-full-access"}
+    logs = {"endpoint": f"{start.url}/v1/logs", "protocol": "json", "headers": {}}
+    told = {"otel": {"exporter": {"otlp-http": logs}, "log_user_prompt": False}}
+    config = merged(kept, QUIET, told, {"mcp_servers": {}}, asked, role.settings)
+    config["projects"] = {start.cwd: {"trust_level": "trusted"}}
+    config["hooks"] = make_hooks(role, start)
+    return config
+
+
+def make_hooks(role: Role, start: Start) -> dict[str, Any]:
+    """The role's hooks and ours, in that order, and the marks that they are trusted. Pure."""
+    hooks: dict[str, list[dict[str, Any]]] = {
+        event: [_engine_form(role, entry) for entry in entries]
+        for event, entries in role.hooks.items()
+    }
+    for event, seconds in TOLD.items():
+        hooks.setdefault(event, []).append(_group(shlex.join(start.hook), seconds))
+    asking = _group(shlex.join(start.ask), ASKED_SECONDS)
+    hooks.setdefault("PermissionRequest", []).append(asking)
+    # Codex resolves the links of its home before it names a file in it.
+    file = (start.session / OWN).resolve() / "config.toml"
+    state = {
+        f"{file}:{_label(event)}:{number}:{place}": {
+            "trusted_hash": trusted_hash(event, group.get("matcher"), action)
+        }
+        for event, groups in hooks.items()
+        for number, group in enumerate(groups)
+        for place, action in enumerate(group["hooks"])
+    }
+    return {**hooks, "state": state}
+
+
+def trusted_hash(event: str, matcher: str | None, action: Mapping[str, Any]) -> str:
+    """What Codex 0.166.0 makes of a hook to know it again."""
+    known: dict[str, Any] = {
+        "async": bool(action.get("async", False)),
+        "command": action["command"],
+        "timeout": action.get("timeout", DEFAULT_SECONDS),
+        "type": "command",
+    }
+    if action.get("statusMessage"):
+        known["statusMessage"] = action["statusMessage"]
+    identity: dict[str, Any] = {"event_name": _label(event), "hooks": [known]}
+    if matcher is not None and event not in WITHOUT_MATCHER:
+        identity["matcher"] = matcher
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def _engine_form(role: Role, entry: ShortHook | EngineHooks) -> dict[str, Any]:
+    if isinstance(entry, ShortHook):
+        actions: list[dict[str, Any]] = [{"command": entry.command, "timeout": entry.timeout}]
+    else:
+        dumped = [action.model_dump(mode="json", exclude_none=True) for action in entry.hooks]
+        if any(action["type"] != "command" or "command" not in action for action in dumped):
+            raise BullpenError(
+                f"role {role.name}: Codex runs only hooks of type command", kind=Kind.UNSUPPORTED
+            )
+        actions = dumped
+    for action in actions:
+        action["type"] = "command"
+        # It knows whole seconds only.
+        action["timeout"] = math.ceil(action.get("timeout") or DEFAULT_SECONDS)
+    return {**({"matcher": entry.matcher} if entry.matcher else {}), "hooks": actions}
+
+
+def _group(command: str, seconds: int) -> dict[str, Any]:
+    return {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
+
+
+def _label(event: str) -> str:
+    """PreToolUse -> pre_tool_use."""
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", event).lower()
+
+
+def make_rules(role: Role) -> str:
+    """The role's rules as Codex's own, which know commands by how they begin. Pure. It holds
+    them also against the parts of `a && b`, and of several the strictest decides."""
+    allow = [_rule(role, rule, "allow") for rule in role.permissions.allow]
+    deny = [_rule(role, rule, "forbidden") for rule in role.permissions.deny]
+    return "".join(f"{line}\n" for line in (*allow, *deny))
+
+
+def _rule(role: Role, rule: str, decision: str) -> str:
+    tool, _, rest = rule.partition("(")
+    pattern = rest.removesuffix(")")
+    begins = pattern.removesuffix(":*").removesuffix(" *")
+    try:
+        words = shlex.split(begins)
+    except ValueError:
+        words = []
+    is_prefix = begins != pattern or decision == "forbidden"  # more is refused than was asked
+    if tool != "Bash" or not words or "*" in begins or not is_prefix:
+        raise BullpenError(
+            f"role {role.name}: Codex has no such rule: {rule}",
+            hint="it knows commands by how they begin: Bash(git push:*)",
+            kind=Kind.UNSUPPORTED,
+        )
+    return f"prefix_rule(pattern={json.dumps(words)}, decision={json.dumps(decision)})"
+
+
+def _approval_policy(role: Role) -> str:
+    if role.permission_mode == "untrusted":
+        raise BullpenError(
+            f"role {role.name}: Codex no longer has the mode untrusted",
+            hint="permission_mode: on-request",
+            kind=Kind.UNSUPPORTED,
+        )
+    return role.permission_mode or "on-request"
+
+
+def telemetry(start: Start) -> dict[str, str]:
+    """The token for what it sends to the hub; in the environment, not in a file. Its metrics are
+    left out: half a megabyte each time, and its log has the tokens of every request."""
+    token = start.env.get("BULLPEN_TOKEN", "")
+    return {
+        "OTEL_EXPORTER_OTLP_HEADERS": f"Authorization=Bearer {token}",
+        "OTEL_RESOURCE_ATTRIBUTES": f"agent.name={start.agent}",
+    }
+
+
+def to_toml(config: Mapping[str, Any]) -> str:
+    """The text of it. Pure."""
+    plain = {k: v for k, v in config.items() if v is not None and not isinstance(v, Mapping)}
+    lines = [f"{_quoted(key)} = {_value(value)}" for key, value in plain.items()]
+    for key, table in config.items():
+        if isinstance(table, Mapping):
+            lines.append(f"[{_quoted(key)}]")
+            lines += [f"{_quoted(k)} = {_value(v)}" for k, v in table.items() if v is not None]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _value(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case datetime.datetime() | datetime.date() | datetime.time():
+            return value.isoformat()
+        case Mapping():
+            pairs = [f"{_quoted(k)} = {_value(v)}" for k, v in value.items() if v is not None]
+            return "{" + ", ".join(pairs) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(_value(item) for item in value if item is not None) + "]"
+        case _:
+            return _quoted(str(value))
+
+
+def _quoted(text: str) -> str:
+    # JSON leaves one control character as it is that TOML does not take.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+# ── what is on disk ──────────────────────────────────────────────────────────
+
+
+def _origin(start: Start) -> Path:
+    return find_origin(start.env.get(VARIABLE, ""), start.person / ".codex")
+
+
+def _read_config(origin: Path) -> dict[str, Any]:
+    file = origin / "config.toml"
+    try:
+        return tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BullpenError(
+            f"{file} is not TOML: {error}", hint="mend it first", kind=Kind.CONFLICT
+        ) from error
+
+
+def _has_conversation(own: Path, id: str) -> bool:
+    return any(own.glob(f"sessions/*/*/*/rollout-*-{_conversation_id(id)}.jsonl"))
+
+
+def _refuse_untrusted(start: Start, origin: Path) -> None:
+    if start.is_trusted:
+        return
+    for directory in _up_to_the_repository(Path(start.cwd)):
+        found = directory / ".codex"
+        if found.exists() and found.resolve() != origin.resolve():
+            raise BullpenError(
+                f"{found} is not trusted: Codex would run what it says",
+                hint=f"read it, then: bullpen trust {shlex.quote(str(directory))}",
+                kind=Kind.DENIED,
+            )
+
+
+def _up_to_the_repository(cwd: Path) -> Sequence[Path]:
+    """Where Codex looks for settings of a project."""
+    places = (cwd, *cwd.parents)
+    for number, place in enumerate(places):
+        if (place / ".git").exists():
+            return places[: number + 1]
+    return places[:1]
+
+
+# ── headless ─────────────────────────────────────────────────────────────────
+
+
+def _read(fields: dict[str, Any]) -> Iterator[Line]:
+    """The answer is what was said last: the end of a turn does not repeat it."""
+    kind, item = fields.get("type"), fields.get("item")
+    if isinstance(item, dict):
+        yield from _read_item(kind, item)
+    elif kind == "thread.started":
+        yield Begun(_conversation_id(fields.get("thread_id")))
+    elif kind == "error":
+        if found := RECONNECTING.search(_text(fields.get("message"))):
+            yield Retrying(int(found[1][:9]), 0.0, _text(fields.get("message"))[:200])
+    elif kind == "turn.failed":
+        error = fields.get("error")
+        why = _text(error.get("message")) if isinstance(error, dict) else ""
+        fault: Fault = "rate_limit" if " 429 " in f"{why} " else "claude_error"
+        yield Outcome(fault, "", "", why=why or "the turn failed")
+    elif kind == "turn.completed":
+        usage = fields.get("usage")
+        counts = usage if isinstance(usage, dict) else {}
+        yield Outcome(
+            "",
+            "",
+            "",
+            input_tokens=_count(counts.get("input_tokens")),
+            output_tokens=_count(counts.get("output_tokens")),
+        )
+
+
+def _read_item(kind: object, item: dict[str, Any]) -> Iterator[Line]:
+    match kind, item.get("type"):
+        case "item.completed", "agent_message":
+            yield Said(_text(item.get("text")))
+        case "item.started", "command_execution":
+            yield Used("Bash")  # as its hooks call it
+        case "item.started", "mcp_tool_call":
+            yield Used(f"mcp__{_text(item.get('server'))}__{_text(item.get('tool'))}")
+        case "item.completed", "file_change":
+            yield Used("apply_patch")
+        case "item.started", "web_search":
+            yield Used("web_search")
+        case _:
+            return
+
+
+def _conversation_id(value: object) -> str:
+    """The id, or nothing if it is none: it becomes part of a command line and of a path."""
+    return value if isinstance(value, str) and ID.fullmatch(value) else ""
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: object) -> int:
+    return max(0, value) if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+CODEX: Engine = Codex()

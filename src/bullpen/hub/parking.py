@@ -1,0 +1,208 @@
+"""Rate limits: an agent that was told to wait is parked, and goes on when the limit is reset.
+
+What Claude Code 2.1.325 says: nothing while it tries again by itself, neither by hook nor by
+telemetry; when it gives up, the hook StopFailure with the error `rate_limit` and the words on its
+screen. With a subscription these name the reset (`resets 6:14am (UTC)`, `resets Nov 19, 4am
+(Europe/Berlin)`, the minute rounded down); with an API key they name none, and neither does
+anything else: then the waits grow from one minute to thirty.
+
+`plan` and `find_reset` are pure. Until when an agent is parked is in its state, so the next hub
+goes on where this one was killed; anything that the agent does in between ends it.
+"""
+
+import asyncio
+import logging
+import random
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from bullpen.engines import ENGINES
+from bullpen.errors import BullpenError
+from bullpen.hub import holders
+from bullpen.hub.registry import Live
+from bullpen.hub.supervise import Supervisor
+from bullpen.model.event import Draft, Event
+from bullpen.model.state import Idle, Told, View
+
+log = logging.getLogger("bullpen.hub")
+
+SOURCE = "rate limit"
+GO_ON = "The rate limit is over. Go on where you were interrupted."
+FIRST_SECONDS, MOST_SECONDS = 60.0, 1800.0
+# A limit that comes again so soon after a wait is the same one.
+SAME_SECONDS = 300.0
+LONGEST_SECONDS = 40 * 86400.0  # what no limit lasts: a text that was misread
+JITTER_SHARE, JITTER_SECONDS = 0.1, 60.0
+AGAIN_SECONDS = 5.0  # for a holder that does not answer
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+RESET = re.compile(
+    r"resets (?:([A-Z][a-z]{2}) ([0-9]{1,2}),(?: ([0-9]{4}),)? )?"
+    r"([0-9]{1,2})(?::([0-9]{2}))?(am|pm) \(([A-Za-z0-9_+/-]{1,60})\)"
+)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A wait: until when, and the how manieth in a row."""
+
+    until: float
+    attempt: int = 1
+
+
+def plan(now: float, reset: float | None, last: Limit | None) -> Limit:
+    """Until when to wait: the reset if it was told, else longer with each time."""
+    is_again = last is not None and now < last.until + SAME_SECONDS
+    attempt = last.attempt + 1 if last is not None and is_again else 1
+    if reset is not None:
+        return Limit(max(reset, now), attempt)
+    return Limit(now + min(FIRST_SECONDS * 2.0 ** min(attempt - 1, 20), MOST_SECONDS), attempt)
+
+
+def find_reset(text: str, now: float) -> float | None:
+    """The moment that the words name, the next one after now; None if they name none."""
+    found = RESET.search(text)
+    if found is None:
+        return None
+    month, day, year, hour, minute, half, zone_name = found.groups()
+    try:
+        zone = UTC if zone_name == "UTC" else ZoneInfo(zone_name)
+        here = datetime.fromtimestamp(now, zone)
+        moment = here.replace(
+            hour=int(hour) % 12 + (12 if half == "pm" else 0),
+            minute=int(minute or 0),
+            second=0,
+            microsecond=0,
+        )
+        if month:
+            which = MONTHS.index(month) + 1
+            moment = moment.replace(year=int(year or here.year), month=which, day=int(day))
+            if not year and moment < here - timedelta(days=1):
+                moment = moment.replace(year=here.year + 1)
+    except (ValueError, KeyError, OSError, OverflowError):  # also a zone that is not known here
+        return None
+    # Rounded down to the minute: the one that is just running is meant, not that of tomorrow.
+    at = moment.timestamp() + 60
+    if at < now and not month:
+        at = (moment + timedelta(days=1)).timestamp() + 60
+    return at if now <= at <= now + LONGEST_SECONDS else None
+
+
+def is_parked(view: View, until: float, typed_at: float | None) -> bool:
+    """Whether it still waits for that moment. `typed_at`: when an earlier hub was about to wake
+    it up; what its state file said after that shows that it was."""
+    state = view.state
+    if not isinstance(state, Idle) or state.limited_until != until:
+        return False
+    return typed_at is None or view.filed_at <= typed_at
+
+
+class Parking:
+    """Those that wait. `hooked` is told of every hook, after the state that it leads to."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._last: dict[str, Limit] = {}  # by run
+        self._waking: dict[str, tuple[float, asyncio.Task[None]]] = {}  # by run
+        self._woken: set[tuple[str, float]] = set()
+
+    async def load(self) -> None:
+        """Wait on for those that an earlier hub had parked."""
+        store = self._supervisor.store
+        for live in self._supervisor.registry:
+            event = await asyncio.to_thread(store.last_of, live.agent.name, "agent.parked")
+            limit = _limit_of(event, live.agent.run)
+            if limit is not None:
+                self._last[live.agent.run] = limit
+            state = live.view.state
+            if isinstance(state, Idle) and state.limited_until is not None:
+                self._wait(live, state.limited_until)
+
+    async def hooked(self, live: Live, hook: Mapping[str, Any]) -> None:
+        """Park an agent whose turn ended at a limit. One whose turn ended well starts to count
+        anew."""
+        event, now = hook.get("hook_event_name"), time.time()
+        if event == "Stop":
+            self._last.pop(live.agent.run, None)
+        if event != "StopFailure" or hook.get("error") != "rate_limit" or not live.is_running:
+            return
+        run = live.agent.run
+        reset = find_reset(str(hook.get("last_assistant_message") or "")[:2000], now)
+        limit = plan(now, reset, self._last.get(run))
+        self._last[run] = limit
+        told = Told(
+            at=max(now, live.view.told_at),  # the hook itself is older
+            source=SOURCE,
+            says="its reset was told" if reset is not None else f"wait {limit.attempt}",
+            state=Idle(limited_until=limit.until),
+        )
+        data = {"run": run, "until": limit.until, "attempt": limit.attempt, "is_told": bool(reset)}
+        await self._supervisor.observe(
+            live, told, Draft(now, "agent.parked", live.agent.name, data)
+        )
+        self._wait(live, limit.until)
+
+    def notice(self, events: Iterable[Event]) -> None:
+        """Told of every committed event. A state file may say that it works for a moment longer
+        than its hook: only then is it parked."""
+        for event in events:
+            live = self._supervisor.registry.find(event.agent)
+            if event.kind != "agent.state" or live is None:
+                continue
+            state = live.view.state
+            until = state.limited_until if isinstance(state, Idle) else None
+            if until is not None and (live.agent.run, until) not in self._woken:
+                self._wait(live, until)
+
+    def _wait(self, live: Live, until: float) -> None:
+        run = live.agent.run
+        if run in self._waking:
+            waits_until, task = self._waking[run]
+            if waits_until == until:
+                return
+            task.cancel()
+        task = asyncio.create_task(self._wake(live, until), name=f"parked {live.agent.name}")
+        self._waking[run] = until, task
+        task.add_done_callback(lambda done: self._forget(run, done))
+
+    def _forget(self, run: str, done: asyncio.Task[None]) -> None:
+        if run in self._waking and self._waking[run][1] is done:
+            del self._waking[run]
+        if not done.cancelled() and done.exception() is not None:
+            log.error("an agent could not be woken up", exc_info=done.exception())
+
+    async def _wake(self, live: Live, until: float) -> None:
+        agent, store = live.agent, self._supervisor.store
+        # Many agents share an account: all at once they would meet the same limit again.
+        wait = max(0.0, until - time.time())
+        at = until + random.uniform(0, min(JITTER_SECONDS, max(1.0, wait * JITTER_SHARE)))
+        while (left := at - time.time()) > 0:
+            await asyncio.sleep(min(left, 60.0))  # a timer does not count while a machine sleeps
+        engine = ENGINES.get(agent.engine)
+        keys = engine.typed(GO_ON) if engine else b""
+        if not keys:
+            return
+        key = f"resumed:{agent.run}:{until}"
+        before = await asyncio.to_thread(store.find_key, key)
+        typed_at = before.time if before else None
+        while is_parked(live.view, until, typed_at):
+            data = {"run": agent.run, "until": until}
+            await store.append(Draft(time.time(), "agent.resumed", agent.name, data, key))
+            try:
+                await holders.type_into(self._supervisor.home.socket(agent.name), keys)
+            except (OSError, TimeoutError, BullpenError) as error:
+                log.warning("cannot wake up", extra={"agent": agent.name, "reason": str(error)})
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                self._woken.add((agent.run, until))
+                return
+
+
+def _limit_of(event: Event | None, run: str) -> Limit | None:
+    if event is None or event.data.get("run") != run:
+        return None
+    return Limit(float(event.data["until"]), int(event.data["attempt"]))

@@ -1,0 +1,160 @@
+"""States of the real Claude Code: every way in which hooks alone would be wrong."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.engines.team import Team, both, team  # noqa: F401
+from tests.hub.conftest import kill
+
+ASK = '[[tool Bash {"command":"touch made"} ; say done now]]'
+ESCAPE = "\x1b"
+
+
+def test_s1_an_interrupt_fires_no_hook_and_is_seen(both: Team) -> None:
+    amy = both.run()
+    amy.wait("idle")
+    amy.submit("[[hold a ; say never]]")
+    both.claude.wait_held("a")
+    amy.wait("working (thinking)")
+    before = amy.hooks()
+    amy.type(ESCAPE)
+    amy.wait("idle")
+    assert "Stop" not in amy.hooks()[len(before) :]
+    assert amy.explained()["decided_by"] == "engine state file"
+    both.claude.release("a")
+
+
+def test_s1_an_interrupted_tool_is_seen(team: Team) -> None:
+    team.role("worker", permissions={"allow": ["Bash(tail:*)"]})
+    amy = team.run(prompt='[[tool Bash {"command":"tail -f /dev/null"} ; say never]]')
+    amy.wait("working (Bash)")
+    amy.type(ESCAPE)
+    amy.wait("idle")
+
+
+def test_s3_permission_is_asked_for_and_given_in_the_terminal(both: Team) -> None:
+    amy = both.run(prompt=ASK)
+    amy.wait("blocked (permission: Bash)")
+    assert not (both.claude.work / "made").exists()
+    amy.answer("1")
+    amy.wait_said("done now")
+    assert (both.claude.work / "made").exists()
+
+
+@pytest.mark.parametrize("keys", ["4", ESCAPE], ids=["no", "escape"])
+def test_s1_a_refusal_fires_no_stop_and_is_seen(team: Team, keys: str) -> None:
+    amy = team.run(prompt=ASK)
+    amy.wait("blocked (permission: Bash)")
+    amy.answer(keys)
+    amy.wait("idle")
+    assert "Stop" not in amy.hooks()
+    assert not (team.claude.work / "made").exists()
+
+
+@pytest.mark.parametrize("status", [401, 429, 500])
+def test_s1_a_failure_of_the_api_ends_the_turn(team: Team, status: int) -> None:
+    amy = team.run(prompt=f"[[status {status}]]")
+    wait_until(lambda: "StopFailure" in amy.hooks(), 60)
+    wait_until(lambda: amy.words.startswith("idle"))
+    assert "Stop" not in amy.hooks()
+
+
+def test_s1_a_queued_prompt_is_announced_early_and_worked_on_later(team: Team) -> None:
+    amy = team.run(prompt="[[hold one ; say first]]")
+    team.claude.wait_held("one")
+    amy.type("\x1b[200~[[hold two ; say second]]\x1b[201~\r")
+    wait_until(lambda: amy.hooks().count("UserPromptSubmit") == 2)
+    assert amy.words == "working (thinking)"
+    team.claude.release("one")
+    team.claude.wait_held("two")
+    # Its turn began without a hook; the last one to be heard of was the Stop of the first.
+    wait_until(lambda: "Stop" in amy.hooks())
+    amy.wait("working", "working (thinking)")
+    team.claude.release("two")
+    amy.wait_said("second")
+
+
+def test_s1_a_killed_program_is_not_taken_at_the_word_of_its_file(team: Team) -> None:
+    amy = team.run(prompt="[[hold a ; say never]]")
+    team.claude.wait_held("a")
+    amy.wait("working (thinking)")
+    kill(team.pen.program("amy"))
+    amy.wait("exited (signal 9)")
+    assert [state["status"] for state in team.claude.states()] == ["busy"]
+    team.pen.kill_hub()
+    team.pen.start()
+    assert amy.words == "exited (signal 9)"
+    team.claude.release("a")
+
+
+def test_s3_compaction_is_seen(team: Team) -> None:
+    amy = team.run(prompt="[[say something to compact]]")
+    amy.wait_said("something to compact")
+    amy.submit("/compact")
+    wait_until(lambda: "PostCompact" in amy.hooks(), 60)
+    amy.wait("idle")
+    states = [event["state"] for event in team.pen.events("amy", "agent.state")]
+    assert {"state": "working", "tool": "", "doing": "compacting", "until": None} in states
+
+
+def test_s3_a_question_to_the_person_is_a_block(team: Team) -> None:
+    question = {
+        "questions": [
+            {
+                "question": "Which bird?",
+                "header": "Bird",
+                "multiSelect": False,
+                "options": [
+                    {"label": "heron", "description": "grey"},
+                    {"label": "crane", "description": "tall"},
+                ],
+            }
+        ]
+    }
+    amy = team.run(prompt=f"[[tool AskUserQuestion {json.dumps(question)} ; say so be it]]")
+    amy.wait("blocked (question: AskUserQuestion)")
+    amy.wait_screen("Which bird?")
+    amy.type("\r")
+    amy.wait_said("so be it")
+
+
+def test_s1_what_happened_while_the_hub_was_away_is_known_after(team: Team) -> None:
+    amy = team.run(prompt="[[hold a ; say all alone]]")
+    team.claude.wait_held("a")
+    amy.wait("working (thinking)")
+    team.pen.kill_hub()
+    team.claude.release("a")
+    wait_until(lambda: [state["status"] for state in team.claude.states()] == ["idle"])
+    team.pen.start()
+    amy.wait("idle")
+    assert amy.explained()["decided_by"] == "engine state file"
+
+
+def test_s1_a_dialog_that_opened_while_the_hub_was_away_is_known_after(team: Team) -> None:
+    amy = team.run(prompt='[[hold a ; tool Bash {"command":"touch made"} ; say done now]]')
+    team.claude.wait_held("a")
+    team.pen.kill_hub()
+    team.claude.release("a")
+    wait_until(lambda: [state["status"] for state in team.claude.states()] == ["waiting"])
+    team.pen.start()
+    wait_until(lambda: amy.words.startswith("blocked (permission"))
+    amy.answer("1")
+    amy.wait_said("done now")
+
+
+def test_s2_a_hub_that_is_away_holds_nothing_up(team: Team) -> None:
+    team.role("worker", permissions={"allow": ["Bash(echo:*)"]})
+    amy = team.run()
+    amy.wait_ready()
+    os.kill(team.pen.pid, signal.SIGKILL)
+    client = team.pen.connect("amy")
+    client.attach(replay=False, nudge=False)
+    calls = " ; ".join('tool Bash {"command":"echo x"}' for _ in range(3))
+    client.type(f"\x1b[200~[[{calls} ; say through]]\x1b[201~\r".encode())
+    wait_until(lambda: len(team.claude.model.turns) == 4, 30)
+    team.pen.start()
+    amy.wait_said("through")
