@@ -55,10 +55,14 @@ class OtherAgent(Agent):
         self.wait_ready()
         if self.engine == "codex":
             return self.type(get_engine("codex").typed(text).decode())
-        # Gemini ignores an Enter that comes with the text: so it is pressed until it is taken.
+        # Gemini loses what is typed in the moment after its start, and ignores an Enter that
+        # comes with the text: so it is pasted until it shows, and Enter pressed until it is taken.
         before = self.hooks().count("BeforeAgent")
-        self.type(f"\x1b[200~{text}\x1b[201~")
-        self.wait_screen(text)
+        for _ in range(10):
+            self.type(f"\x1b[200~{text}\x1b[201~")
+            with contextlib.suppress(AssertionError):
+                wait_until(lambda: text in self.screen(), 3)
+                break
         for _ in range(20):
             self.type("\r")
             with contextlib.suppress(AssertionError):

@@ -9,7 +9,7 @@ import pytest
 
 from bullpen.errors import BullpenError
 from tests.conftest import wait_until
-from tests.engines.team import Team, both, team  # noqa: F401
+from tests.engines.team import Team
 from tests.hub.conftest import kill
 
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.conftest import wait_until
-from tests.engines.team import Team, both, team  # noqa: F401
+from tests.engines.team import Team
 from tests.hub.conftest import kill
 
 ASK = '[[tool Bash {"command":"touch made"} ; say done now]]'

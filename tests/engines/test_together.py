@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import wait_until
 from tests.engines.fake_model import INPUT_TOKENS, OUTPUT_TOKENS
-from tests.engines.team import Team, team  # noqa: F401
+from tests.engines.team import Team
 
 TEN = [f"a{number}" for number in range(10)]
 CALLS = " ; ".join(f'tool Bash {{"command":"echo {word}"}}' for word in ("one", "two", "three"))
@@ -80,8 +80,8 @@ def test_only_loopback_is_contacted(team: Team, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        '1 connect(3, {sa_family=AF_INET, sin_port=htons(443), sin_addr=inet_addr("1.2.3.4")}, 16)',
-        '1 connect(3, {sa_family=AF_INET, sin_port=htons(53), sin_addr=inet_addr("127.0.0.1")}, 16)',
+        '1 connect(3, {sa_family=AF_INET, sin_port=htons(443), sin_addr=inet_addr("1.2.3.4")}',
+        '1 connect(3, {sa_family=AF_INET, sin_port=htons(53), sin_addr=inet_addr("127.0.0.1")}',
         '1 connect(3, {sa_family=AF_INET6, sin6_port=htons(443), inet_pton(AF_INET6, "2a::1", x)',
     ],
 )

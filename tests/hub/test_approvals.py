@@ -15,6 +15,7 @@ import pytest
 import bullpen
 from bullpen.client import wire
 from bullpen.client.hook_line import ask_line
+from bullpen.hub.permissions import MOST_OPEN
 from bullpen.paths import HUB
 from bullpen.roles import RoleFile, load_role, text_with_rule
 from tests.conftest import BULLPEN, STARTER, wait_until
@@ -182,6 +183,21 @@ def test_q4_changes_are_events_for_who_follows(asking: Asking) -> None:
     assert kinds["approval.answered"]["decision"] == "allow"
 
 
+def test_q4_an_agent_cannot_flood_the_inbox(asking: Asking) -> None:
+    asking.ask("the first")
+
+    def ask(number: int) -> None:
+        path = f"/agents/amy/permission?ask=question-{number}"
+        with pytest.raises(wire.HubSlow):
+            socket, head = str(asking.pen.home.socket(HUB)), {"content-type": "application/json"}
+            wire.request(socket, "POST", path, head, request(f"ls {number}"), 5.0)
+
+    together(*(lambda n=n: ask(n) for n in range(MOST_OPEN - 1)))
+    assert len(asking.inbox()) == MOST_OPEN
+    assert asking.send(request("one more")).decision() is None
+    assert len(asking.inbox()) == MOST_OPEN
+
+
 def test_q4_what_is_not_shown_is_counted(asking: Asking) -> None:
     asking.ask("true " + "x" * 20_000 + " && rm -rf /")
     line = asking.pen.cli("approvals").out
@@ -236,7 +252,7 @@ def test_q4_it_ends_with_its_agent(asking: Asking) -> None:
     hook = asking.ask()
     asking.pen.stop("amy")
     assert hook.decision() is None
-    assert asking.last()["why"] == "the agent ended"
+    wait_until(lambda: asking.last().get("why") == "the agent ended")
 
 
 def test_q4_nobody_answers_in_time(pen: Pen) -> None:
@@ -286,7 +302,7 @@ def test_q4_answered_by_nobody_while_the_hub_is_away(asking: Asking) -> None:
     assert pen.cli("approve", "1").code == 5
     pen.kill_hub()
     pen.stop("amy")
-    assert asking.inbox() == []
+    wait_until(lambda: asking.inbox() == [])
 
 
 def test_s2_a_hub_that_comes_late_is_waited_for(pen: Pen) -> None:

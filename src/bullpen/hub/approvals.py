@@ -87,6 +87,10 @@ class Approvals:
         """Those that nobody has decided, the oldest first."""
         return [approval for approval in self if approval.is_open]
 
+    def open_of(self, run: str) -> int:
+        """How many of that run wait."""
+        return sum(approval.run == run for approval in self.waiting())
+
     def get(self, id: int) -> Approval:
         """The latest of that number."""
         found = [approval for approval in self if approval.id == id]

@@ -41,6 +41,8 @@ from bullpen.roles import RoleFile, find_role, load_role, text_with_rule
 
 log = logging.getLogger("bullpen.hub")
 
+MOST_OPEN = 20  # of one agent
+
 _redactor = Redactor()
 
 
@@ -93,6 +95,8 @@ class Permissions:
                     return decision_json(allow=word == "ALLOW", message=review)
             if settled_elsewhere(asked, live.view, is_waited_for=True):
                 return ""
+            if self.approvals.open_of(run) >= MOST_OPEN:
+                return ""  # whoever asks for so much at once is answered in its terminal
             opening = self.approvals.ask(live, ask, request, asked, review)
             approval = await asyncio.shield(opening)
         return await self._wait(approval)

@@ -22,6 +22,7 @@ from bullpen.text import align, printable, width
 
 HEADERS = ("AGENT", "ROLE", "STATE", "BRANCH", "MODEL", "TOKENS", "COST", "IDLE")
 FIGURES = (5, 6)  # columns of the above
+WORD_CHARACTERS = 100
 NOBODY = "no agents · bullpen run --role ROLE, or bullpen run -- PROGRAM"
 
 
@@ -163,7 +164,8 @@ def agent_text(live: Live, used: Totals = NOTHING) -> str:
         "parent": agent.parent,
         "engine": agent.engine,
         "model": agent.model,
-        "command": " ".join(agent.command),
+        "command": " ".join(_cut(word) for word in agent.command),
+        "conversation": agent.engine_session,
         "directory": agent.cwd,
         "worktree": agent.worktree.path if agent.worktree else "",
         "branch": agent.birth_branch,
@@ -174,6 +176,11 @@ def agent_text(live: Live, used: Totals = NOTHING) -> str:
         "worked": short_seconds(used.work_seconds) if used.work_seconds else "",
     }
     return "\n".join(align([(k, printable(v)) for k, v in fields.items() if v])) + "\n"
+
+
+def _cut(word: str) -> str:
+    """Instructions are words of a command, too."""
+    return word if len(word) <= WORD_CHARACTERS else word[: WORD_CHARACTERS - 1] + "…"
 
 
 def status_text(fields: dict[str, object], agents: Iterable[Live]) -> str:

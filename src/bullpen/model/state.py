@@ -284,12 +284,8 @@ def words(state: State) -> str:
 
 def _detail(state: State) -> str:
     match state:
-        case Working(tool=tool, doing="review"):
-            return f"review: {tool}"
-        case Working(doing="rate-limited", until=until) if until is not None:
-            return f"rate-limited until {_clock(until)}"
-        case Working(tool=tool, doing=doing):
-            return tool or doing
+        case Working():
+            return _doing(state)
         case Idle(limited_until=until) if until is not None:
             return f"rate-limited until {_clock(until)}"
         case Blocked(on=on, tool=tool):
@@ -302,6 +298,14 @@ def _detail(state: State) -> str:
             return ""
         case _:
             assert_never(state)
+
+
+def _doing(state: Working) -> str:
+    if state.doing == "review":
+        return f"review: {state.tool}"
+    if state.doing == "rate-limited" and state.until is not None:
+        return f"rate-limited until {_clock(state.until)}"
+    return state.tool or state.doing
 
 
 def _noted(view: View, source: str, says: str, at: float) -> View:
