@@ -18,12 +18,14 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
+from bullpen.engines.base import refusal
+from bullpen.engines.claude.limits import find_reset
 from bullpen.errors import BullpenError
 from bullpen.hub import otlp, render
-from bullpen.hub.budgets import Family, hook_reply
+from bullpen.hub.budgets import Family
 from bullpen.hub.guard import BODY_BYTES, RefusedError
 from bullpen.hub.otlp import Form
-from bullpen.hub.parking import Limit, find_reset, is_parked, plan
+from bullpen.hub.parking import Limit, is_parked, plan
 from bullpen.hub.usage import counted_logs, counted_metrics
 from bullpen.model.agent import Agent
 from bullpen.model.role import Budget
@@ -405,15 +407,15 @@ def test_o2_parents_in_a_ring_are_no_endless_family() -> None:
 
 
 def test_o2_hooks_are_answered_in_the_engines_form() -> None:
-    assert json.loads(hook_reply("PreToolUse", 'no "more"')) == {
+    assert json.loads(refusal("PreToolUse", 'no "more"')) == {
         "hookSpecificOutput": {
             "hookEventName": "PreToolUse",
             "permissionDecision": "deny",
             "permissionDecisionReason": 'no "more"',
         }
     }
-    assert json.loads(hook_reply("UserPromptSubmit", "no")) == {"decision": "block", "reason": "no"}
-    assert hook_reply("Stop", "no") == hook_reply("PreToolUse", "") == ""
+    assert json.loads(refusal("UserPromptSubmit", "no")) == {"decision": "block", "reason": "no"}
+    assert refusal("Stop", "no") == ""
 
 
 # ── rate limits ──

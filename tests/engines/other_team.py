@@ -106,6 +106,8 @@ def made_program(tmp_path: Path, engine: str, model: Any) -> Gemini | Codex:
     whole = (codex.config / "config.toml").read_text()
     provider = whole[whole.index("[model_providers") :]
     (codex.config / "config.toml").write_text(f'model_provider = "fake"\n{provider}')
+    # Nothing else keeps 0.166.0 from asking githubusercontent.com for an announcement.
+    codex.env["HTTPS_PROXY"] = "http://127.0.0.1:9"
     return codex
 
 

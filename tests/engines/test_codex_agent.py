@@ -300,7 +300,7 @@ def test_e7_the_persons_settings_are_taken_over_but_not_their_hooks_and_trust(
     }
     config = make_config(start, start.role, person)
     assert config["model_provider"] == "mine"
-    assert config["tui"] == {"theme": "b", "vim": True, "show_tooltips": False}
+    assert config["tui"] == {"theme": "b", "vim": True}
     assert config["features"] == {"plugins": False}
     assert list(config["projects"]) == [start.cwd]
     assert len(config["hooks"]["Stop"]) == 1

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bullpen.hub.budgets import hook_reply
+from bullpen.engines.base import refusal
 from bullpen.hub.parking import GO_ON
 from tests.conftest import wait_until
 from tests.engines.cli import KEY, Claude
@@ -113,7 +113,7 @@ class HookServer:
     """Answers every hook of one event like a hub whose agent has used up its budget."""
 
     def __init__(self, event: str) -> None:
-        reply = hook_reply(event, "your budget is used up: 5 of 4 tokens").encode()
+        reply = refusal(event, "your budget is used up: 5 of 4 tokens").encode()
 
         class Handler(BaseHTTPRequestHandler):
             def log_message(self, *_: object) -> None:

@@ -5,6 +5,7 @@ the program reports becomes observations. The two exceptions are `find` and `mak
 look at and write to the program's own configuration. The hub does the rest.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -62,6 +63,13 @@ class StateFile:
     pid: int
     told: Told | None  # None: nothing yet
     started: str = ""  # when the process began, in the kernel's ticks; empty: not known
+
+
+@dataclass(frozen=True)
+class Limited:
+    """The model's API refused to go on, for a while; `reset` is when it will, if that was told."""
+
+    reset: float | None
 
 
 # ── what a headless run says, line by line ───────────────────────────────────
@@ -169,6 +177,15 @@ class Engine(Protocol):
     # The keys that end what it is doing; empty: it has none.
     interrupt: bytes
 
+    def refuse(self, event: str, reason: str) -> str:
+        """What the hook of a tool or a prompt is answered so that it does not go on; empty for
+        hooks that cannot say no."""
+        ...
+
+    def limited(self, hook: Mapping[str, Any], now: float) -> Limited | None:
+        """Whether a hook says that the turn ended at a limit of the model's API."""
+        ...
+
     def prepare_run(self, start: Start) -> Prepared:
         """How to run one prompt headless, on pipes; `first_input` is what it reads."""
         ...
@@ -224,6 +241,22 @@ def observe_hook(hook: Mapping[str, Any], at: float) -> Told | None:
     return Told(at=at, source=f"hook {event}", says=tool or "received", state=state)
 
 
+def refusal(event: str, reason: str) -> str:
+    """`refuse` of every engine whose hooks have the common names and answers."""
+    match event:
+        case "PreToolUse":
+            decision = {
+                "hookEventName": event,
+                "permissionDecision": "deny",
+                "permissionDecisionReason": reason,
+            }
+            return json.dumps({"hookSpecificOutput": decision})
+        case "UserPromptSubmit":
+            return json.dumps({"decision": "block", "reason": reason})
+        case _:
+            return ""
+
+
 class NoConversation:
     """The defaults of an engine without conversations, headless runs or state files."""
 
@@ -242,6 +275,12 @@ class NoConversation:
 
     def typed(self, text: str) -> bytes:
         return b""
+
+    def refuse(self, event: str, reason: str) -> str:
+        return ""
+
+    def limited(self, hook: Mapping[str, Any], now: float) -> Limited | None:
+        return None
 
     def prepare_run(self, start: Start) -> Prepared:
         raise BullpenError("a plain program takes no tasks", kind=Kind.UNSUPPORTED)

@@ -71,12 +71,12 @@ TOLD = {
 }
 DEFAULT_SECONDS = 600  # of a hook that names none
 WITHOUT_MATCHER = ("UserPromptSubmit", "Stop", "Interrupt", "SessionEnd")
-# Without these it asks github.com and chatgpt.com for plugins, updates and tips at every start.
+# Without these it asks github.com and chatgpt.com for plugins and updates at every start. (In a
+# terminal it asks githubusercontent.com for an announcement all the same.)
 QUIET: dict[str, Any] = {
     "check_for_update_on_startup": False,
     "analytics": {"enabled": False},
     "features": {"plugins": False},
-    "tui": {"show_tooltips": False},
 }
 RECONNECTING = re.compile(r"Reconnecting\D*(\d+)/\d+")
 

@@ -10,7 +10,6 @@ interrupt that did not end the turn is tried again.
 """
 
 import asyncio
-import json
 import logging
 import time
 from collections import defaultdict
@@ -205,22 +204,3 @@ def _whose(scope: Scope, name: str) -> str:
     if scope.kind == "pod":
         return f"the budget of pod {scope.name}"
     return "your budget" if scope.name == name else f"the budget of {scope.name}"
-
-
-def hook_reply(event: str, reason: str) -> str:
-    """What Claude Code has to be answered so that it stops; empty for hooks that cannot say no,
-    and without a reason."""
-    if not reason:
-        return ""
-    match event:
-        case "PreToolUse":
-            decision = {
-                "hookEventName": event,
-                "permissionDecision": "deny",
-                "permissionDecisionReason": reason,
-            }
-            return json.dumps({"hookSpecificOutput": decision})
-        case "UserPromptSubmit":
-            return json.dumps({"decision": "block", "reason": reason})
-        case _:
-            return ""

@@ -1,25 +1,18 @@
 """Rate limits: an agent that was told to wait is parked, and goes on when the limit is reset.
 
-What Claude Code 2.1.325 says: nothing while it tries again by itself, neither by hook nor by
-telemetry; when it gives up, the hook StopFailure with the error `rate_limit` and the words on its
-screen. With a subscription these name the reset (`resets 6:14am (UTC)`, `resets Nov 19, 4am
-(Europe/Berlin)`, the minute rounded down); with an API key they name none, and neither does
-anything else: then the waits grow from one minute to thirty.
-
-`plan` and `find_reset` are pure. Until when an agent is parked is in its state, so the next hub
-goes on where this one was killed; anything that the agent does in between ends it.
+The engine knows which hook means that, and whether it names the reset; where none is named, the
+waits grow from one minute to thirty. `plan` is pure. Until when an agent is parked is in its
+state, so the next hub goes on where this one was killed; anything that the agent does in between
+ends it.
 """
 
 import asyncio
 import logging
 import random
-import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from bullpen.engines import ENGINES
 from bullpen.errors import BullpenError
@@ -36,14 +29,8 @@ GO_ON = "The rate limit is over. Go on where you were interrupted."
 FIRST_SECONDS, MOST_SECONDS = 60.0, 1800.0
 # A limit that comes again so soon after a wait is the same one.
 SAME_SECONDS = 300.0
-LONGEST_SECONDS = 40 * 86400.0  # what no limit lasts: a text that was misread
 JITTER_SHARE, JITTER_SECONDS = 0.1, 60.0
 AGAIN_SECONDS = 5.0  # for a holder that does not answer
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-RESET = re.compile(
-    r"resets (?:([A-Z][a-z]{2}) ([0-9]{1,2}),(?: ([0-9]{4}),)? )?"
-    r"([0-9]{1,2})(?::([0-9]{2}))?(am|pm) \(([A-Za-z0-9_+/-]{1,60})\)"
-)
 
 
 @dataclass(frozen=True)
@@ -61,35 +48,6 @@ def plan(now: float, reset: float | None, last: Limit | None) -> Limit:
     if reset is not None:
         return Limit(max(reset, now), attempt)
     return Limit(now + min(FIRST_SECONDS * 2.0 ** min(attempt - 1, 20), MOST_SECONDS), attempt)
-
-
-def find_reset(text: str, now: float) -> float | None:
-    """The moment that the words name, the next one after now; None if they name none."""
-    found = RESET.search(text)
-    if found is None:
-        return None
-    month, day, year, hour, minute, half, zone_name = found.groups()
-    try:
-        zone = UTC if zone_name == "UTC" else ZoneInfo(zone_name)
-        here = datetime.fromtimestamp(now, zone)
-        moment = here.replace(
-            hour=int(hour) % 12 + (12 if half == "pm" else 0),
-            minute=int(minute or 0),
-            second=0,
-            microsecond=0,
-        )
-        if month:
-            which = MONTHS.index(month) + 1
-            moment = moment.replace(year=int(year or here.year), month=which, day=int(day))
-            if not year and moment < here - timedelta(days=1):
-                moment = moment.replace(year=here.year + 1)
-    except (ValueError, KeyError, OSError, OverflowError):  # also a zone that is not known here
-        return None
-    # Rounded down to the minute: the one that is just running is meant, not that of tomorrow.
-    at = moment.timestamp() + 60
-    if at < now and not month:
-        at = (moment + timedelta(days=1)).timestamp() + 60
-    return at if now <= at <= now + LONGEST_SECONDS else None
 
 
 def is_parked(view: View, until: float, typed_at: float | None) -> bool:
@@ -125,13 +83,13 @@ class Parking:
     async def hooked(self, live: Live, hook: Mapping[str, Any]) -> None:
         """Park an agent whose turn ended at a limit. One whose turn ended well starts to count
         anew."""
-        event, now = hook.get("hook_event_name"), time.time()
-        if event == "Stop":
+        now, engine = time.time(), ENGINES.get(live.agent.engine)
+        if hook.get("hook_event_name") == "Stop":
             self._last.pop(live.agent.run, None)
-        if event != "StopFailure" or hook.get("error") != "rate_limit" or not live.is_running:
+        limited = engine.limited(hook, now) if engine else None
+        if limited is None or not live.is_running:
             return
-        run = live.agent.run
-        reset = find_reset(str(hook.get("last_assistant_message") or "")[:2000], now)
+        run, reset = live.agent.run, limited.reset
         limit = plan(now, reset, self._last.get(run))
         self._last[run] = limit
         told = Told(

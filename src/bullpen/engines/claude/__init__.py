@@ -7,8 +7,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bullpen.engines.base import Engine, Line, Prepared, Start, StateFile, find_program, pasted
-from bullpen.engines.claude import headless, observe
+from bullpen.engines.base import (
+    Engine,
+    Limited,
+    Line,
+    Prepared,
+    Start,
+    StateFile,
+    find_program,
+    pasted,
+    refusal,
+)
+from bullpen.engines.claude import headless, limits, observe
 from bullpen.engines.claude.config import Config, choose_config, has_conversation, make_ready
 from bullpen.engines.claude.settings import check, make_servers, make_settings
 from bullpen.errors import BullpenError, Kind
@@ -113,6 +123,12 @@ class Claude:
     def typed(self, text: str) -> bytes:
         # What an interrupt put back into the input line would come before it.
         return b"\x15" + pasted(text)
+
+    def refuse(self, event: str, reason: str) -> str:
+        return refusal(event, reason)
+
+    def limited(self, hook: Mapping[str, Any], now: float) -> Limited | None:
+        return limits.limited(hook, now)
 
     def read_line(self, line: bytes) -> tuple[Line, ...]:
         return headless.read_line(line)

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import PlainTextResponse
 
 from bullpen import worktrees
+from bullpen.engines import get_engine
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import holders, hooks, render
-from bullpen.hub.budgets import hook_reply
 from bullpen.hub.guard import actor_of, owner_only, owner_or_self
 from bullpen.hub.http.state import Hub, HubPart
 from bullpen.hub.registry import Live
@@ -291,7 +291,9 @@ async def receive_hook(hub: HubPart, name: Name, request: Request) -> str:
     live = hub.registry.get(name)
     hook = await hooks.receive(hub.supervisor, live, await request.body())
     await hub.parking.hooked(live, hook)
-    return hook_reply(str(hook.get("hook_event_name", "")), hub.budgets.refusal(name))
+    reason = hub.budgets.refusal(name)
+    event = str(hook.get("hook_event_name", ""))
+    return get_engine(live.agent.engine).refuse(event, reason) if reason else ""
 
 
 def running(hub: Hub, name: str) -> Live:

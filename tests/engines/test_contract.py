@@ -1,0 +1,436 @@
+"""What holds for every engine, whatever program it knows. Nothing is started here."""
+
+import json
+import re
+import shlex
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bullpen.engines import ENGINES, Engine, Prepared, Start
+from bullpen.engines.base import Outcome
+from bullpen.errors import BullpenError, Kind
+from bullpen.model.role import Role
+from bullpen.model.state import Idle
+
+SAMPLES = Path(__file__).with_name("samples")
+TOKEN = "bullpen-token-of-the-agent"
+KEYS = {
+    "BULLPEN_TOKEN": TOKEN,
+    "ANTHROPIC_API_KEY": "sk-ant-" + "1" * 30,
+    "GEMINI_API_KEY": "gemini-" + "2" * 30,
+    "CODEX_API_KEY": "sk-codex-" + "3" * 30,
+}
+HOOK = ("/usr/bin/python3", "-c", "hand over 'it'", "amy")
+ASK = ("/usr/bin/python3", "-c", "ask for it", "amy")
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Those that talk to a model.
+TALKING = sorted(name for name in ENGINES if name != "command")
+
+every = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+talking = pytest.mark.parametrize("engine", [ENGINES[name] for name in TALKING], ids=TALKING)
+way = pytest.mark.parametrize("way", ["prepare", "prepare_run"])
+
+
+@pytest.fixture
+def given_start(tmp_path: Path) -> Start:
+    """A start for which everything is there; `for_engine` gives it a role."""
+    programs = tmp_path / "bin"
+    for directory in (programs, tmp_path / "session", tmp_path / "work"):
+        directory.mkdir()
+    for name in TALKING:
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    return Start(
+        role=None,
+        words=(),
+        agent="amy",
+        cwd=str(tmp_path / "work"),
+        session=tmp_path / "session",
+        home=tmp_path / "home",
+        person=tmp_path / "person",
+        env={"PATH": str(programs), **KEYS},
+        url="http://127.0.0.1:7",
+        hook=HOOK,
+        ask=ASK,
+    )
+
+
+def for_engine(start: Start, engine: Engine, prompt: str = "", **fields: Any) -> Start:
+    if engine.name == "command":
+        fields = {"command": ("/bin/cat",), "deliver": "lines", **fields}
+    role = Role(name="worker", agent_type=engine.name, **fields)
+    return replace(start, role=role, prompt=prompt, env={**start.env, **role.env})
+
+
+def merged_env(start: Start, prepared: Prepared) -> dict[str, str]:
+    """As the hub does it."""
+    assert start.role is not None
+    return {**start.env, **prepared.env, **start.role.env}
+
+
+# -- starts ----------------------------------------------------------------------------------
+
+
+def test_the_table_knows_each_engine_by_its_name() -> None:
+    assert {name: engine.name for name, engine in ENGINES.items()} == {
+        name: name for name in ("claude", "gemini", "codex", "command")
+    }
+    for engine in ENGINES.values():
+        assert isinstance(engine.missing, str)
+        assert all(isinstance(text, str) and text for text in engine.lacks)
+
+
+@every
+def test_a_program_that_is_held_as_it_is_is_left_as_it_is(
+    engine: Engine, given_start: Start
+) -> None:
+    start = replace(given_start, words=("/opt/it", "--flag", "word"))
+    prepared = engine.prepare(start)
+    assert prepared.argv == start.words
+    assert (prepared.env, prepared.files, prepared.first_input) == ({}, {}, b"")
+    engine.make_ready(start, prepared)
+    assert list(start.session.iterdir()) == []
+
+
+@talking
+@way
+def test_a_start_names_a_program_and_files_of_the_session(
+    engine: Engine, given_start: Start, way: str
+) -> None:
+    fields = {"instructions": "Think.", "system_prompt": "You are.", "model": "some-model"}
+    start = for_engine(given_start, engine, "do it", **fields)
+    prepared = getattr(engine, way)(start)
+    assert prepared.argv
+    assert Path(prepared.argv[0]).is_absolute()
+    assert str(Path(given_start.env["PATH"]) / engine.name) in prepared.argv
+    assert prepared.files
+    for name, text in prepared.files.items():
+        assert Path(name).name == name, "beside the session's other files, not elsewhere"
+        text.encode()
+        if name.endswith(".json"):
+            assert isinstance(json.loads(text), dict)
+        if name.endswith(".toml"):
+            tomllib.loads(text)
+    whole = json.dumps([prepared.argv, dict(prepared.files), dict(prepared.env)])
+    for word in fields.values():
+        assert word in whole
+    assert "some-model" in json.dumps([prepared.argv, dict(prepared.files)])
+
+
+@talking
+@way
+def test_no_credential_is_in_a_command_line_or_a_file(
+    engine: Engine, given_start: Start, way: str
+) -> None:
+    start = for_engine(given_start, engine, "do it")
+    prepared = getattr(engine, way)(start)
+    engine.make_ready(start, _written(start, prepared))
+    shown = json.dumps([prepared.argv, dict(prepared.files)])
+    assert [value for value in KEYS.values() if value in shown] == []
+    assert prepared.first_input.find(TOKEN.encode()) == -1
+
+
+@talking
+def test_both_hooks_of_ours_and_those_of_the_role_are_in_its_files(
+    engine: Engine, given_start: Start
+) -> None:
+    event = {"gemini": "BeforeTool"}.get(engine.name, "PreToolUse")
+    hooks = {event: [{"matcher": "x", "command": "the role's own"}]}
+    prepared = engine.prepare(for_engine(given_start, engine, hooks=hooks))
+    found = [*_commands(prepared)]
+    assert shlex.join(HOOK) in found
+    assert "the role's own" in found
+    if engine.name != "gemini":  # it can only be told that somebody is asked
+        assert shlex.join(ASK) in found
+
+
+@talking
+@way
+def test_a_variable_of_the_role_wins_or_is_refused(
+    engine: Engine, given_start: Start, way: str
+) -> None:
+    ours = getattr(engine, way)(for_engine(given_start, engine, "x")).env
+    assert ours, "an engine that sets none has nothing to prove here"
+    for name in [*ours, "WORD"]:
+        start = for_engine(given_start, engine, "x", env={name: "of the role"})
+        try:
+            prepared = getattr(engine, way)(start)
+        except BullpenError as error:
+            assert name in error.message
+            assert error.kind is Kind.UNSUPPORTED
+        else:
+            assert merged_env(start, prepared)[name] == "of the role"
+
+
+@talking
+@way
+@pytest.mark.parametrize("prompt", ["--help", "-p x", "-", "--", "--prompt=x"])
+def test_a_prompt_with_a_dash_is_not_an_option(
+    engine: Engine, given_start: Start, way: str, prompt: str
+) -> None:
+    prepared = getattr(engine, way)(for_engine(given_start, engine, prompt))
+    plain = getattr(engine, way)(for_engine(given_start, engine, "a plain prompt"))
+    argv = list(_without_ids(prepared.argv))
+    assert len(argv) == len(plain.argv)
+    differing = [
+        (index, word)
+        for index, (word, other) in enumerate(zip(argv, _without_ids(plain.argv), strict=True))
+        if word != other
+    ]
+    for index, word in differing:
+        flag = word.removesuffix(prompt)
+        assert "--" in argv[:index] or re.fullmatch(r"--[a-z-]+=", flag), argv
+    given = [*prepared.files.values(), prepared.first_input.decode()]
+    assert differing or any(prompt in text for text in given)
+
+
+@talking
+@way
+def test_words_that_the_person_added_are_passed_on_in_order(
+    engine: Engine, given_start: Start, way: str
+) -> None:
+    start = replace(for_engine(given_start, engine, "do it"), words=("--one", "two"))
+    argv = list(getattr(engine, way)(start).argv)
+    place = argv.index("--one")
+    assert argv[place + 1] == "two"
+    assert "--" not in argv[:place]
+
+
+@talking
+@way
+def test_a_conversation_that_left_nothing_is_not_resumed(
+    engine: Engine, given_start: Start, way: str
+) -> None:
+    gone = "01a1e29b-4f8e-7c21-82ad-fdfff48671aa"
+    start = replace(for_engine(given_start, engine, "x"), conversation=gone)
+    prepared = getattr(engine, way)(start)
+    assert prepared.conversation != gone
+    assert gone not in prepared.argv
+
+
+@talking
+@way
+def test_the_same_start_is_prepared_the_same(engine: Engine, given_start: Start, way: str) -> None:
+    start = for_engine(given_start, engine, "do it")
+    one, two = getattr(engine, way)(start), getattr(engine, way)(start)
+    assert _without_ids(one.argv) == _without_ids(two.argv)
+    assert (one.env, one.files) == (two.env, two.files)
+
+
+@talking
+def test_making_ready_twice_writes_the_same_and_nothing_of_the_persons_login(
+    engine: Engine, given_start: Start
+) -> None:
+    person = given_start.person
+    login = {".codex/auth.json": "{}", ".gemini/oauth_creds.json": "{}"}
+    for name, text in login.items():
+        (person / name).parent.mkdir(parents=True)
+        (person / name).write_text(text)
+    start = for_engine(given_start, engine, "do it")
+    engine.make_ready(start, _written(start, engine.prepare(start)))
+    first = _tree(start.session)
+    again = replace(start, env={**start.env, **engine.prepare(start).env})
+    engine.make_ready(again, _written(again, engine.prepare(again)))
+    assert _tree(start.session) == first
+    assert {name: (person / name).read_text() for name in login} == login
+    assert not any((person / name).is_symlink() for name in login)
+
+
+@talking
+def test_a_missing_program_is_said_with_the_way_to_get_it(
+    engine: Engine, given_start: Start, tmp_path: Path
+) -> None:
+    start = replace(given_start, env={**given_start.env, "PATH": str(tmp_path / "nowhere")})
+    with pytest.raises(BullpenError, match=f"{engine.name} is not installed") as raised:
+        engine.prepare(for_engine(start, engine))
+    assert raised.value.kind is Kind.UNAVAILABLE
+    assert f"BULLPEN_{engine.name.upper()}_BIN" in (raised.value.hint or "")
+
+
+@talking
+def test_a_sandboxed_run_asks_nobody(engine: Engine, given_start: Start) -> None:
+    start = replace(for_engine(given_start, engine, "x"), is_sandboxed=True)
+    prepared = engine.prepare_run(start)
+    open_modes = ("bypassPermissions", "yolo", "danger-full-access")
+    shown = json.dumps([prepared.argv, dict(prepared.files)])
+    assert any(mode in shown for mode in open_modes)
+    walled = engine.prepare_run(for_engine(given_start, engine, "x"))
+    shown = json.dumps([walled.argv, dict(walled.files)])
+    assert not any(mode in shown for mode in open_modes)
+
+
+def test_a_plain_program_takes_no_tasks(given_start: Start) -> None:
+    engine = ENGINES["command"]
+    with pytest.raises(BullpenError, match="takes no tasks"):
+        engine.prepare_run(for_engine(given_start, engine, "x"))
+
+
+# -- what comes back -------------------------------------------------------------------------
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+EVENTS = (
+    *("SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"),
+    *("StopFailure", "Interrupt", "Notification", "PreCompact", "PostCompact", "PreCompress"),
+    *("BeforeAgent", "AfterAgent", "BeforeTool", "AfterTool", "PermissionRequest"),
+)
+FIELDS = (
+    *("tool_name", "tool_input", "source", "session_id", "notification_type", "details"),
+    *("message", "error", "trigger"),
+)
+hooks = st.dictionaries(st.sampled_from(FIELDS) | st.text(), values, max_size=6)
+named = st.builds(
+    lambda hook, event: {**hook, "hook_event_name": event},
+    hooks,
+    st.sampled_from(EVENTS) | values,
+)
+often = settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@every
+@given(hook=named, at=st.floats(0, 1e10))
+@often
+def test_no_hook_is_too_strange_to_be_observed(
+    engine: Engine, hook: dict[str, Any], at: float
+) -> None:
+    told = engine.observe(hook, at)
+    if told is not None:
+        assert (told.at, told.rung) == (at, "hook")
+        assert len(told.says) <= 80
+        assert told.source.startswith("hook ")
+
+
+@every
+@given(hook=named)
+@often
+def test_a_hook_names_a_conversation_by_an_id_or_not_at_all(
+    engine: Engine, hook: dict[str, Any]
+) -> None:
+    assert engine.conversation(hook) in ("", hook.get("session_id"))
+    for hostile in ("../../etc/passwd", "--resume", "01a1e29b-4f8e-7c21-82ad-fdfff48671aa\n"):
+        assert engine.conversation({**hook, "session_id": hostile}) == ""
+
+
+@every
+@given(text=st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
+@often
+def test_no_state_file_and_no_line_is_too_strange_to_be_read(engine: Engine, text: bytes) -> None:
+    engine.read_state_file(text)
+    assert isinstance(engine.read_line(text), tuple)
+
+
+KINDS = ("system", "assistant", "user", "result", "init", "message", "tool_use", "tool_result")
+THREAD = ("thread.started", "turn.completed", "turn.failed", "error", "item.started")
+keys = st.sampled_from(
+    ("item", "error", "usage", "stats", "status", "subtype", "message", "role", "is_error")
+)
+
+
+@every
+@given(
+    fields=st.dictionaries(keys, values, max_size=5),
+    kind=st.sampled_from((*KINDS, *THREAD, "item.completed")),
+)
+@often
+def test_a_line_that_says_nothing_of_success_is_none(
+    engine: Engine, fields: dict[str, Any], kind: str
+) -> None:
+    lines = engine.read_line(json.dumps({**fields, "type": kind}).encode())
+    ended = [line for line in lines if isinstance(line, Outcome)]
+    says_so = kind == "turn.completed" or fields.get("status") == "success"
+    if not says_so and fields.get("is_error") is not False:
+        assert all(line.fault for line in ended)
+
+
+@every
+@given(text=st.text())
+@often
+def test_what_is_typed_holds_no_control_character_of_the_text(engine: Engine, text: str) -> None:
+    keys = engine.typed(text)
+    if keys:
+        found = re.fullmatch(rb"\x15?\x1b\[200~(.*)\x1b\[201~\r", keys, re.DOTALL)
+        assert found is not None, keys
+        inside = found[1].decode()
+        assert all(char.isprintable() or char in "\n\t" for char in inside)
+        assert "\x1b" not in inside
+
+
+# -- recorded from the programs themselves ---------------------------------------------------
+
+recordings = pytest.mark.parametrize("name", sorted(path.name for path in SAMPLES.iterdir()))
+
+
+@recordings
+def test_recorded_hooks_name_their_conversation_and_end_idle(name: str) -> None:
+    engine = ENGINES[name]
+    lines = (SAMPLES / name / "hooks.jsonl").read_text().splitlines()
+    hooks = [json.loads(line) for line in lines]
+    told = [seen for hook in hooks if (seen := engine.observe(hook, 1.0))]
+    assert told[-1].state == Idle()
+    assert UUID.fullmatch(engine.conversation(hooks[0]))
+
+
+@recordings
+def test_recorded_runs_end_as_they_did(name: str) -> None:
+    for file in sorted((SAMPLES / name).glob("run-*.jsonl")):
+        lines = [
+            said
+            for line in file.read_bytes().splitlines()
+            for said in ENGINES[name].read_line(line)
+        ]
+        ended = [line for line in lines if isinstance(line, Outcome)]
+        assert len(ended) == 1
+        expected = {"ok": "", "429": "rate_limit"}.get(
+            file.stem.removeprefix("run-"), "claude_error"
+        )
+        assert ended[0].fault == expected
+
+
+# -- helpers ---------------------------------------------------------------------------------
+
+
+def _written(start: Start, prepared: Prepared) -> Prepared:
+    for name, text in prepared.files.items():
+        (start.session / name).write_text(text)
+    return prepared
+
+
+def _without_ids(argv: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(UUID.sub("ID", word) for word in argv)
+
+
+def _tree(directory: Path) -> dict[str, str]:
+    """Names and contents, links as where they point; ids of new conversations are left out."""
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        name = str(path.relative_to(directory))
+        if path.is_symlink():
+            found[name] = f"-> {path.readlink()}"
+        elif path.is_file():
+            found[name] = path.read_text()
+    return found
+
+
+def _commands(prepared: Prepared) -> list[str]:
+    """The commands of all hooks in all files."""
+    loaders = {".json": json.loads, ".toml": tomllib.loads}
+    found = []
+    for name, text in prepared.files.items():
+        load = loaders.get(Path(name).suffix)
+        hooks = load(text).get("hooks", {}) if load else {}
+        for groups in hooks.values():
+            for group in groups if isinstance(groups, list) else []:
+                found += [action.get("command", "") for action in group["hooks"]]
+    return found
