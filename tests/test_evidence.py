@@ -66,9 +66,11 @@ def seen(*all_of_it: Told) -> View:
         ([filed(BUSY, 1), hooked(IDLE, 2, "Stop"), filed(BUSY, 3)], "working", STATE_FILE),
         # Stop comes a moment before the file changes: still as it was.
         ([filed(BUSY, 1), hooked(IDLE, 2, "Stop")], "working", STATE_FILE),
-        # Under review it is not blocked, until the dialog is there.
+        # Under review it is not blocked yet, although its dialog is open; until that is answered.
         ([filed(BUSY, 1), hooked(REVIEW, 2)], "working (review: Bash)", STATE_FILE),
-        ([hooked(REVIEW, 1), filed(WAITING, 2)], "blocked (permission: Bash)", STATE_FILE),
+        ([hooked(REVIEW, 1), filed(WAITING, 2)], "working (review: Bash)", "hook PreToolUse"),
+        ([hooked(REVIEW, 1), filed(WAITING, 2), filed(BUSY, 3)], "working (Bash)", STATE_FILE),
+        ([hooked(REVIEW, 1), filed(WAITING, 2), filed(IDLE, 3)], "idle", STATE_FILE),
         # A limit is known to hooks alone.
         ([filed(IDLE, 1), hooked(Idle(limited_until=60), 2)], None, STATE_FILE),
         ([hooked(Idle(limited_until=60), 2), filed(BUSY, 3)], "working", STATE_FILE),
@@ -115,6 +117,8 @@ def test_s1_what_the_file_says_holds_for_the_kind_of_state(told: list[Told]) -> 
     asked_later = isinstance(view.told, Blocked) and view.told_at > view.filed_at
     if asked_later and isinstance(view.filed, Working):
         assert view.state == view.told
+    elif isinstance(view.filed, Blocked) and view.told == REVIEW:
+        assert view.state.state == "working"
     else:
         assert view.state.state == view.filed.state
 

@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
@@ -55,18 +55,21 @@ class OtherAgent(Agent):
         self.wait_ready()
         if self.engine == "codex":
             return self.type(get_engine("codex").typed(text).decode())
-        # Gemini loses what is typed in the moment after its start, and ignores an Enter that
-        # comes with the text: so it is pasted until it shows, and Enter pressed until it is taken.
         before = self.hooks().count("BeforeAgent")
+        return self.enter(text, lambda: self.hooks().count("BeforeAgent") > before)
+
+    def enter(self, text: str, is_taken: Callable[[], bool]) -> None:
+        """Gemini loses what is typed in the moment after its start, and ignores an Enter that
+        comes with the text: so it is pasted until it shows, and Enter pressed until it is taken."""
         for _ in range(10):
             self.type(f"\x1b[200~{text}\x1b[201~")
             with contextlib.suppress(AssertionError):
                 wait_until(lambda: text in self.screen(), 3)
                 break
-        for _ in range(20):
+        for _ in range(10):
             self.type("\r")
             with contextlib.suppress(AssertionError):
-                return wait_until(lambda: self.hooks().count("BeforeAgent") > before, 2)
+                return wait_until(is_taken, 2)
         raise AssertionError(f"not taken\n{self.screen()}")
 
 

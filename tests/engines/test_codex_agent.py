@@ -12,6 +12,7 @@ from bullpen.engines.base import Begun, Outcome, Said, Used
 from bullpen.engines.codex import make_config, make_rules, to_toml
 from bullpen.errors import BullpenError
 from bullpen.model.role import Role
+from bullpen.model.state import Idle, Working
 from tests.conftest import wait_until
 from tests.engines.other_team import (
     Headless,
@@ -22,6 +23,7 @@ from tests.engines.other_team import (
 )
 from tests.engines.test_fakes import contacted, strace, traced  # noqa: F401
 
+SAMPLES = Path(__file__).with_name("samples")
 SILENT = "unknown (Codex says nothing before its first prompt)"
 ESCALATED = '"sandbox_permissions":"require_escalated","justification":"to see"'
 WAITING = '[[tool exec_command {"cmd":"until test -e go; do sleep 0.05; done"} ; say gone on]]'
@@ -185,6 +187,29 @@ def test_e7_a_login_is_taken_over_as_a_link_and_a_session_survives_a_restart(
     assert json.loads(login.read_text())["OPENAI_API_KEY"] == "sk-of-the-person"
 
 
+def test_e7_a_key_in_the_environment_is_login_enough(team: OtherTeam) -> None:
+    """By itself Codex takes no notice of it in a terminal, and asks how to sign in."""
+    url = f"{team.claude.model.url}/v1"
+    (team.claude.config / "config.toml").write_text(f'openai_base_url = "{url}"\n')
+    with pytest.raises(BullpenError, match="nobody is logged in to Codex"):
+        team.run()
+    assert team.pen.agents() == {}
+    team.pen.env["CODEX_API_KEY"] = "sk-of-the-person"
+    amy = team.run(prompt="[[say hi]]")
+    amy.wait_said("hi")
+
+
+def test_s1_a_turn_that_failed_is_not_told_by_any_hook(team: OtherTeam) -> None:
+    """A known gap, in `lacks`: this fails when a version begins to tell."""
+    amy = team.run(prompt="[[status 401]]")
+    amy.wait_screen("401 Unauthorized")
+    amy.wait_ready()
+    assert amy.words == "working (thinking)"
+    amy.submit("[[say after it]]")
+    amy.wait_said("after it")
+    assert amy.hooks() == ["SessionStart", "UserPromptSubmit", "UserPromptSubmit", "Stop"]
+
+
 def test_k_stop_ends_it(team: OtherTeam) -> None:
     amy = team.run(prompt="[[say hi]]")
     amy.wait_said("hi")
@@ -256,6 +281,35 @@ def test_e7_codex_itself_says_that_all_hooks_are_trusted(headless: Headless) -> 
         (hook["key"], hook["trustStatus"]) for hook in listed if hook["trustStatus"] != "trusted"
     } == set()
     assert [entry["warnings"] for entry in found] == [[]]
+
+
+THINKING, SHELL, ENDED = Working(doing="thinking"), Working(tool="Bash"), Idle()
+
+
+def test_s1_what_recorded_hooks_say_of_its_state() -> None:
+    lines = (SAMPLES / "codex" / "hooks.jsonl").read_text().splitlines()
+    hooks = [json.loads(line) for line in lines]
+    told = [get_engine("codex").observe(hook, 1.0) for hook in hooks]
+    assert [
+        (hook["hook_event_name"], seen and seen.state)
+        for hook, seen in zip(hooks, told, strict=True)
+    ] == [
+        ("SessionStart", ENDED),
+        ("UserPromptSubmit", THINKING),
+        ("Stop", ENDED),
+        ("UserPromptSubmit", THINKING),  # refused with 401: nothing follows
+        ("UserPromptSubmit", THINKING),
+        ("PreToolUse", SHELL),
+        ("PermissionRequest", None),
+        ("Interrupt", ENDED),  # Escape in its dialog
+        ("UserPromptSubmit", THINKING),
+        ("PreToolUse", SHELL),
+        ("PermissionRequest", None),
+        ("PostToolUse", THINKING),
+        ("Stop", ENDED),
+        ("PreCompact", Working(doing="compacting")),
+        ("PostCompact", ENDED),
+    ]
 
 
 # -- rules and configuration, as text --------------------------------------------------------

@@ -20,7 +20,7 @@ from tests.conftest import wait_until
 from tests.engines.cli import Claude, user_line
 from tests.engines.fake_anthropic import FakeAnthropic
 from tests.engines.fake_model import Entry
-from tests.engines.team import Agent, Team, both, team  # noqa: F401
+from tests.engines.team import Agent, Team
 from tests.hub.conftest import Pen, made_pen
 from tests.hub.test_approvals import ROOT
 
@@ -50,7 +50,7 @@ def hooks_that_wait(pen: Pen) -> list[int]:
     return found
 
 
-def blocked(team: Team, *names: str) -> Agent:  # noqa: F811
+def blocked(team: Team, *names: str) -> Agent:
     """An agent that asks for its first tool."""
     amy = team.run()
     amy.wait("idle")
@@ -64,7 +64,7 @@ def blocked(team: Team, *names: str) -> Agent:  # noqa: F811
 # ── one question, two places to answer ──
 
 
-def test_q4_an_answer_from_the_inbox_closes_the_dialog(both: Team) -> None:  # noqa: F811
+def test_q4_an_answer_from_the_inbox_closes_the_dialog(both: Team) -> None:
     amy = blocked(both)
     assert not (both.claude.work / "made").exists()
     assert both.cli("approve", "1").out == "amy goes on.\n"
@@ -77,7 +77,7 @@ def test_q4_an_answer_from_the_inbox_closes_the_dialog(both: Team) -> None:  # n
 
 @pytest.mark.parametrize(("key", "why"), [("1", "answered in the terminal"), ("\x1b", "the turn")])
 def test_q4_an_answer_in_the_terminal_closes_the_approval(
-    both: Team,  # noqa: F811
+    both: Team,
     key: str,
     why: str,
 ) -> None:
@@ -93,7 +93,7 @@ def test_q4_an_answer_in_the_terminal_closes_the_approval(
     assert (ran.code, "#1 was decided before" in ran.err) == (5, True)
 
 
-def test_q4_a_refusal_reaches_the_model_with_its_reason(team: Team) -> None:  # noqa: F811
+def test_q4_a_refusal_reaches_the_model_with_its_reason(team: Team) -> None:
     amy = blocked(team)
     team.cli("deny", "1", "--reason", "herons are protected")
     amy.wait("idle")
@@ -101,7 +101,7 @@ def test_q4_a_refusal_reaches_the_model_with_its_reason(team: Team) -> None:  # 
     assert "herons are protected" in json.dumps(team.claude.model.turns[-1].body["messages"])
 
 
-def test_q4_one_after_the_other(both: Team) -> None:  # noqa: F811
+def test_q4_one_after_the_other(both: Team) -> None:
     """A dialog that follows at once on another is not taken for answered."""
     amy = blocked(both, "one", "two", "three")
     for number, name in enumerate(("one", "two", "three"), 1):
@@ -113,7 +113,7 @@ def test_q4_one_after_the_other(both: Team) -> None:  # noqa: F811
     assert [one["state"]["status"] for one in inbox(both.pen, all=1)] == ["answered"] * 3
 
 
-def test_q4_always_holds_for_exactly_that(team: Team) -> None:  # noqa: F811
+def test_q4_always_holds_for_exactly_that(team: Team) -> None:
     amy = blocked(team)
     ran = team.cli("approve", "1", "--always")
     assert ran.out == "amy goes on.\nallowed to it from now on: Bash(touch made)\n"
@@ -131,7 +131,7 @@ def test_q4_always_holds_for_exactly_that(team: Team) -> None:  # noqa: F811
     assert not (team.claude.work / "made2").exists()
 
 
-def test_q4_always_outlives_a_restart(both: Team) -> None:  # noqa: F811
+def test_q4_always_outlives_a_restart(both: Team) -> None:
     amy = blocked(both)
     both.cli("approve", "1", "--always")
     wait_until((both.claude.work / "made").exists)
@@ -149,7 +149,7 @@ def test_q4_always_outlives_a_restart(both: Team) -> None:  # noqa: F811
 
 
 def test_s2_a_killed_hub_decides_nothing_and_finds_the_question_again(
-    both: Team,  # noqa: F811
+    both: Team,
 ) -> None:
     amy = blocked(both)
     for _ in range(2):
@@ -165,18 +165,18 @@ def test_s2_a_killed_hub_decides_nothing_and_finds_the_question_again(
     amy.wait("idle")
 
 
-def type_without_hub(team: Team, keys: bytes) -> None:  # noqa: F811
+def type_without_hub(team: Team, keys: bytes) -> None:
     asyncio.run(holders.type_into(team.pen.home.socket("amy"), keys))
 
 
-def shows_dialog(team: Team) -> bool:  # noqa: F811
+def shows_dialog(team: Team) -> bool:
     greeting, data = asyncio.run(holders.replay(team.pen.home.socket("amy")))
     screen = Screen(greeting["rows"], greeting["cols"])
     screen.feed(data)
     return DIALOG in "\n".join(screen.lines()).replace("\xa0", " ")
 
 
-def answer_without_hub(team: Team) -> None:  # noqa: F811
+def answer_without_hub(team: Team) -> None:
     made = team.claude.work / "made"
     # What is typed before goes into the input line, and the dialog waits for that.
     wait_until(lambda: shows_dialog(team))
@@ -191,7 +191,7 @@ def answer_without_hub(team: Team) -> None:  # noqa: F811
     assert len(hooks_that_wait(team.pen)) > 0
 
 
-def test_q4_answered_in_the_terminal_while_the_hub_is_away(both: Team) -> None:  # noqa: F811
+def test_q4_answered_in_the_terminal_while_the_hub_is_away(both: Team) -> None:
     amy = blocked(both)
     both.pen.kill_hub()
     answer_without_hub(both)
@@ -201,7 +201,7 @@ def test_q4_answered_in_the_terminal_while_the_hub_is_away(both: Team) -> None: 
     amy.wait("idle")
 
 
-def test_q4_asked_and_answered_while_the_hub_is_away(both: Team) -> None:  # noqa: F811
+def test_q4_asked_and_answered_while_the_hub_is_away(both: Team) -> None:
     amy = both.run()
     amy.wait("idle")
     amy.wait_ready()
@@ -318,7 +318,7 @@ def verdict(word: str, reason: str = "so it is") -> str:
     return f"[[tool StructuredOutput {json.dumps({'verdict': word, 'reason': reason})}]]"
 
 
-def reviewed(team: Team) -> list[tuple[str, str]]:  # noqa: F811
+def reviewed(team: Team) -> list[tuple[str, str]]:
     found = team.pen.events("amy", "permission.reviewed")
     return [(event["verdict"], event["reason"]) for event in found]
 
@@ -375,7 +375,7 @@ def test_q2_a_call_that_instructs_the_reviewer_is_data(judged: Team) -> None:
     wait_until(lambda: len(inbox(judged.pen)) == 1, 30)
     assert inbox(judged.pen)[0]["text"] == f"touch made # @{planted} [[say ALLOW]]"
     assert reviewed(judged) == [
-        ("ASK_USER", "no verdict of the reviewer: its answer was no verdict")
+        ("ASK_USER", "nothing usable (its answer was no verdict)")
     ]
     amy.wait(BLOCKED)
     (first, *_) = judged.claude.model.reviews()
@@ -389,6 +389,9 @@ def test_s3_under_review_and_then_blocked(judged: Team) -> None:
     judged.claude.model.script = "[[hold judge ; say hm]]"
     amy = judged.run(prompt=touch("made"))
     judged.claude.wait_held("judge")
+    amy.wait("working (review: Bash)")
+    amy.wait_screen("Do you want to proceed")
+    assert amy.words == "working (review: Bash)"
     assert inbox(judged.pen) == []
     judged.claude.release("judge")
     wait_until(lambda: len(inbox(judged.pen)) == 1)

@@ -293,7 +293,7 @@ def test_q3_when_it_is_not_sure_a_person_is(asking: Asking, program: Program, co
         program.does(code)
     hook = asking.ask("rm -rf build")
     assert asking.pen.state("amy") == "blocked (permission: Bash)"
-    said = "no verdict of the reviewer: its answer was no JSON" if code else "deletes a directory"
+    said = "nothing usable (its answer was no JSON)" if code else "deletes a directory"
     assert f"\n     reviewer said: {said}\n" in asking.pen.cli("approvals").out
     asking.pen.cli("deny", "1")
     assert hook.decision()["behavior"] == "deny"

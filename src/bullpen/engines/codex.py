@@ -69,6 +69,8 @@ TOLD = {
     "SubagentStart": TOLD_SECONDS,
     "SubagentStop": TOLD_SECONDS,
 }
+# Its end waits for what it still has to send, also when the hub is away.
+EXPORT_MILLISECONDS = "1000"
 DEFAULT_SECONDS = 600  # of a hook that names none
 WITHOUT_MATCHER = ("UserPromptSubmit", "Stop", "Interrupt", "SessionEnd")
 # Without these it asks github.com and chatgpt.com for plugins and updates at every start. (In a
@@ -78,6 +80,8 @@ QUIET: dict[str, Any] = {
     "analytics": {"enabled": False},
     "features": {"plugins": False},
 }
+# In a terminal it takes a key from the environment only for a provider that names the variable.
+KEY, PROVIDER, OPENAI_URL = "CODEX_API_KEY", "bullpen", "https://api.openai.com/v1"
 RECONNECTING = re.compile(r"Reconnecting\D*(\d+)/\d+")
 
 
@@ -131,10 +135,10 @@ class Codex(NoConversation):
             )
         own = start.session / OWN
         is_known = bool(start.conversation) and _has_conversation(own, start.conversation)
-        files = {
-            CONFIG: to_toml(make_config(start, role, _read_config(_origin(start)))),
-            RULES: make_rules(role),
-        }
+        origin = _origin(start)
+        config = make_config(start, role, _read_config(origin))
+        config = merged(config, _login(start, origin, config))
+        files = {CONFIG: to_toml(config), RULES: make_rules(role)}
         if role.system_prompt:
             files[SYSTEM] = role.system_prompt
         return Prepared(
@@ -331,6 +335,7 @@ def telemetry(start: Start) -> dict[str, str]:
     token = start.env.get("BULLPEN_TOKEN", "")
     return {
         "OTEL_EXPORTER_OTLP_HEADERS": f"Authorization=Bearer {token}",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": EXPORT_MILLISECONDS,
         "OTEL_RESOURCE_ATTRIBUTES": f"agent.name={start.agent}",
     }
 
@@ -373,6 +378,28 @@ def _quoted(text: str) -> str:
 
 def _origin(start: Start) -> Path:
     return find_origin(start.env.get(VARIABLE, ""), start.person / ".codex")
+
+
+def _login(start: Start, origin: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What has to be set for it to sign in without asking. A key in the environment goes before
+    a login; a provider that somebody set up has its own way."""
+    if config.get("model_provider", "openai") != "openai":
+        return {}
+    if start.env.get(KEY):
+        provider = {
+            "name": "OpenAI",
+            "base_url": config.get("openai_base_url") or OPENAI_URL,
+            "env_key": KEY,
+            "wire_api": "responses",
+        }
+        return {"model_provider": PROVIDER, "model_providers": {PROVIDER: provider}}
+    if (origin / "auth.json").exists() and not start.is_sandboxed:
+        return {}
+    raise BullpenError(
+        f"nobody is logged in to Codex ({origin / 'auth.json'})",
+        hint="codex login · or: bullpen auth set openai-api-key < FILE",
+        kind=Kind.UNAVAILABLE,
+    )
 
 
 def _read_config(origin: Path) -> dict[str, Any]:

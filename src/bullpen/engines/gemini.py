@@ -70,6 +70,8 @@ TOLD = (
     "Notification",
 )
 TOLD_MILLISECONDS = 5_000
+# Its end waits for what it still has to send, also when the hub is away.
+EXPORT_MILLISECONDS = "1000"
 ATTEMPTS = 3  # by itself it would ask an API that refuses ten times
 QUIET: dict[str, Any] = {
     "general": {
@@ -304,6 +306,7 @@ def telemetry(start: Start) -> dict[str, str]:
     token = start.env.get("BULLPEN_TOKEN", "")
     return {
         "OTEL_EXPORTER_OTLP_HEADERS": f"Authorization=Bearer {token}",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": EXPORT_MILLISECONDS,
         "OTEL_RESOURCE_ATTRIBUTES": f"agent.name={start.agent}",
     }
 

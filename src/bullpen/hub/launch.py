@@ -115,7 +115,10 @@ def plan_launch(
         str(home.sockets / "ssh-agent"),
     )
     settled = Settled(env=env, umask=asked.umask, rows=asked.rows, cols=asked.cols)
-    return _prepared(ground, agent, settled, role, asked.prompt, tree)
+    # What was allowed for good was allowed to an agent of that role.
+    is_same = last is not None and last.role == agent.role
+    rules = load_rules(home.session(name)) if is_same else ()
+    return _prepared(ground, agent, settled, role, asked.prompt, tree, rules)
 
 
 def plan_restart(ground: Ground, last: Agent, settled: Settled) -> Plan:
@@ -128,7 +131,8 @@ def plan_restart(ground: Ground, last: Agent, settled: Settled) -> Plan:
         site = open_site(ground.home, ground.settings, Path(last.worktree.repo))
         branch = last.birth_branch
         tree = plan_tree(site, Spec(last.name, branch=branch, detached=not branch, role=last.role))
-    return _prepared(ground, agent, settled, role, "", tree)
+    rules = load_rules(ground.home.session(last.name))
+    return _prepared(ground, agent, settled, role, "", tree, rules)
 
 
 def _role(
@@ -147,6 +151,7 @@ def _prepared(
     role: Role | None,
     prompt: str,
     tree: Tree | None,
+    rules: tuple[str, ...],
 ) -> Plan:
     """The plan, with what the engine makes of it. `agent.engine_session` is to be continued."""
     engine, home = get_engine(agent.engine), ground.home
@@ -168,7 +173,7 @@ def _prepared(
         ask=tuple(ask_line(sys.executable, package, agent.name)),
         conversation=agent.engine_session,
         is_trusted=agent.is_trusted,
-        rules=load_rules(home.session(agent.name)),
+        rules=rules,
     )
     prepared = engine.prepare(start)
     settled = replace(settled, added={**keys, **prepared.env, **given})

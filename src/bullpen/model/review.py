@@ -125,7 +125,7 @@ def read_verdict(output: bytes, is_whole: bool) -> Verdict:
 
 def not_said(why: str) -> Verdict:
     """No verdict is no permission."""
-    return Verdict("ASK_USER", f"no verdict of the reviewer: {why}", is_said=False)
+    return Verdict("ASK_USER", f"nothing usable ({why})", is_said=False)
 
 
 def _no_twins(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

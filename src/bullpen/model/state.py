@@ -245,19 +245,38 @@ def weigh(view: View) -> tuple[State | None, Rung]:
 
 
 def _file_and_hook(view: View) -> tuple[State | None, Rung]:
-    filed, told = view.filed, view.told
-    if filed is None:
-        return told, "hook"
-    match filed, told:
-        case Working(), Blocked() if view.told_at > view.filed_at:
+    match view.filed:
+        case None:
+            return view.told, "hook"
+        case Working():
+            return _while_busy(view.filed, view.told, view.told_at > view.filed_at)
+        case Blocked():
+            return _while_waiting(view.filed, view.told)
+        case _:
+            return (view.told if isinstance(view.told, Idle) else view.filed), "file"
+
+
+def _while_busy(filed: Working, told: State | None, is_told_later: bool) -> tuple[State, Rung]:
+    match told:
+        case Blocked() if is_told_later:
             # The file says it a moment later; in a headless run it never does.
             return told, "hook"
-        case Working(), Working() | Blocked():
-            return (told if isinstance(told, Working) else Working(tool=told.tool)), "file"
-        case Blocked(), Working() | Blocked():
-            return filed.model_copy(update={"tool": told.tool}), "file"
-        case Idle(), Idle():
+        case Blocked(tool=tool):
+            return Working(tool=tool), "file"  # answered in the terminal
+        case Working(doing="review", tool=tool) if not is_told_later:
+            return Working(tool=tool), "file"
+        case Working():
             return told, "file"
+        case _:
+            return filed, "file"
+
+
+def _while_waiting(filed: Blocked, told: State | None) -> tuple[State, Rung]:
+    match told:
+        case Working(doing="review"):
+            return told, "hook"  # its dialog is open, but nobody has to answer yet
+        case Working(tool=tool) | Blocked(tool=tool):
+            return filed.model_copy(update={"tool": tool}), "file"
         case _:
             return filed, "file"
 
