@@ -27,15 +27,21 @@ QUICK: dict[str, tuple[str, ...]] = {
     "terminal": ("_keys", "_title", "_undo", "_cast", "_plain", "_screen", "_row", "_log_files"),
     "hub": ("test_store.py", "test_feed.py", "test_b2_killed_hub_finds_its_agents_again"),
     "api": ("test_format.py",),
-    "holder": ("_replay", "_holder_log"),
+    "holder": ("_holder_log",),
 }
+# Of the others, those that start many commands.
+SLOW = (
+    *("test_role_commands", "test_doctor", "test_trust", "test_auth", "test_completion"),
+    *("test_pod_attach", "test_pool", "test_prepare", "test_ensure", "test_cleanup"),
+)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         quick = QUICK.get(item.path.parent.name)
-        if quick is not None and not any(word in item.nodeid for word in quick):
+        is_named = item.path.stem in SLOW
+        if is_named or (quick is not None and not any(word in item.nodeid for word in quick)):
             item.add_marker(pytest.mark.slow)
 
 

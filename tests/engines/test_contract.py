@@ -242,6 +242,23 @@ def test_making_ready_twice_writes_the_same_and_nothing_of_the_persons_login(
     assert not any((person / name).is_symlink() for name in login)
 
 
+@pytest.mark.parametrize(
+    ("name", "planted"),
+    [("codex", "codex"), ("codex", "codex/rules"), ("gemini", "gemini/.gemini/policies")],
+)
+def test_a_link_that_an_agent_put_in_place_of_a_directory_is_not_followed(
+    name: str, planted: str, given_start: Start, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (given_start.session / planted).parent.mkdir(parents=True, exist_ok=True)
+    (given_start.session / planted).symlink_to(elsewhere)
+    start = for_engine(given_start, ENGINES[name], "do it")
+    with pytest.raises(BullpenError, match="is a link"):
+        ENGINES[name].make_ready(start, ENGINES[name].prepare(start))
+    assert list(elsewhere.iterdir()) == []
+
+
 @talking
 def test_a_missing_program_is_said_with_the_way_to_get_it(
     engine: Engine, given_start: Start, tmp_path: Path

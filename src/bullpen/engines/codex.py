@@ -36,7 +36,7 @@ from bullpen.engines.base import (
     find_program,
     pasted,
 )
-from bullpen.engines.own_home import fed, find_origin, link, merged
+from bullpen.engines.own_home import fed, find_origin, link, merged, own_directory
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
 from bullpen.model.role import EngineHooks, Role, ShortHook
@@ -96,6 +96,7 @@ class Codex(NoConversation):
         "its own dialog while an approval waits in the inbox",
         "rules for tools other than shell commands",
         "tokens of a continued run apart from those before it",
+        "usage and budgets: its telemetry arrives, and is not counted",
         "the hub from inside its own sandbox (`bullpen` in a command)",
     )
     interrupt = b"\x1b"
@@ -156,8 +157,8 @@ class Codex(NoConversation):
         rules = [f"rules/{file.name}" for file in sorted(origin.glob("rules/*.rules"))]
         names = [*TAKEN_OVER, *rules]
         link(own, origin, [n for n in names if not (start.is_sandboxed and n in SECRET)])
-        (own / "rules").mkdir(mode=0o700, exist_ok=True)
-        write_atomically(own / "rules" / "bullpen.rules", prepared.files[RULES], mode=0o600)
+        ours = own_directory(own / "rules") / "bullpen.rules"
+        write_atomically(ours, prepared.files[RULES], mode=0o600)
         write_atomically(own / "config.toml", prepared.files[CONFIG], mode=0o600)
 
     def observe(self, hook: Mapping[str, Any], at: float) -> Told | None:

@@ -33,7 +33,7 @@ from bullpen.engines.base import (
     Used,
     find_program,
 )
-from bullpen.engines.own_home import fed, find_origin, link, merged
+from bullpen.engines.own_home import fed, find_origin, link, merged, own_directory
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
 from bullpen.model.role import EngineHooks, Role, ShortHook
@@ -109,6 +109,7 @@ class Gemini(NoConversation):
         "permissions answered from the inbox: only its own dialog can",
         "a refusal in its dialog: it shows as blocked until the next prompt",
         "rules with a pattern for tools other than the shell",
+        "usage and budgets: its telemetry arrives, and is not counted",
     )
     interrupt = b"\x1b"
 
@@ -175,7 +176,7 @@ class Gemini(NoConversation):
         names = [name for name in names if not (start.is_sandboxed and name in SECRET)]
         link(own, origin, ())
         link(own / DIRECTORY, origin / DIRECTORY, names)
-        (own / DIRECTORY / "policies").mkdir(mode=0o700, exist_ok=True)
+        own_directory(own / DIRECTORY / "policies")
         trusted = {start.cwd: "TRUST_FOLDER", str(Path(start.cwd).resolve()): "TRUST_FOLDER"}
         memory = _read_text(origin / DIRECTORY / "GEMINI.md")
         texts = {

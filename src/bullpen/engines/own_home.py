@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bullpen.errors import BullpenError, Kind
+
 # In the agent's own directory: where it was taken over from. A restart finds only the agent's
 # own directory in its environment, and so does an agent that another one starts.
 ORIGIN = ".bullpen-origin"
@@ -21,15 +23,25 @@ def find_origin(named: str, default: Path) -> Path:
     return link.readlink() if link.is_symlink() else directory
 
 
+def own_directory(path: Path) -> Path:
+    """Made if it is missing. The agent may write where it is: a link there would have us write
+    somewhere else."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.is_symlink():
+        raise BullpenError(
+            f"{path} is a link, not a directory of the agent's", hint="remove it", kind=Kind.DENIED
+        )
+    return path
+
+
 def link(own: Path, origin: Path, names: Iterable[str]) -> None:
     """Make those entries of the person's appear in the agent's directory; what the agent's
     program itself put in their place is replaced, directories excepted."""
-    own.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _point(own / ORIGIN, origin)
+    _point(own_directory(own) / ORIGIN, origin)
     for name in names:
         target, place = origin / name, own / name
         if target.exists():
-            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            own_directory(place.parent)
             _point(place, target)
         elif place.is_symlink():
             place.unlink()
