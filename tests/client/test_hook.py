@@ -299,7 +299,9 @@ def test_many_at_once_keep_every_event_whole(place: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         ran = list(pool.map(ways("line"), events))
     assert all(one == Ran(0, "", "") for one in ran)
-    kept = [json.loads(line.partition(b"\t")[2])["n"] for line in spooled(place)]
+    # An empty line is one that began while another was being written: the hub passes over it.
+    lines = [line for line in spooled(place) if line]
+    kept = [json.loads(line.partition(b"\t")[2])["n"] for line in lines]
     assert sorted(kept) == list(range(count))
 
 

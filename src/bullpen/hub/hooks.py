@@ -118,6 +118,6 @@ def _take_file(path: Path, taken: Path) -> list[tuple[float, bytes, str]]:
             # One from the future would stand against everything that is said after it.
             key = f"{number}:{hashlib.sha256(line).hexdigest()[:16]}"
             found.append((min(moment, time.time()), body, key))
-        else:
+        elif line:  # an empty one is no more than a line break too many
             log.warning("a spooled hook has no time", extra={"path": str(taken)})
     return found
