@@ -750,3 +750,16 @@ def test_b1_code_that_is_deleted_under_a_hub_does_no_harm(pen: Pen, tmp_path: Pa
         assert pen.stop("before")["words"] == "exited (signal 15)"
     # The next hub runs whatever code is there now.
     assert pen.run(name="after")["running"]
+
+
+def test_s2_a_spool_without_one_good_line_does_not_hold_up_the_next(pen: Pen) -> None:
+    pen.run(name="amy")
+    pen.kill_hub()
+    spool = pen.session("amy") / "hooks.spool"
+    spool.write_bytes(b"\nno time\there\n")
+    pen.start()
+    wait_until(lambda: not spool.exists())
+    pen.kill_hub()
+    spool.write_bytes(b'1.0\t{"hook_event_name": "Stop"}\n')
+    pen.start()
+    wait_until(lambda: pen.state("amy") == "idle")

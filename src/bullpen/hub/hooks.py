@@ -42,7 +42,7 @@ async def take_spooled(supervisor: Supervisor, live: Live) -> None:
     path = supervisor.home.session(live.agent.name) / SPOOL
     taken = path.with_name(f"{SPOOL}.taken")
     # Twice if a killed hub had taken some, and more came since.
-    while lines := await asyncio.to_thread(_take_file, path, taken):
+    while (lines := await asyncio.to_thread(_take_file, path, taken)) is not None:
         for at, body, key in lines:
             await _take(supervisor, live, body, at, f"spool:{live.agent.run}:{key}")
         await asyncio.to_thread(taken.unlink, missing_ok=True)
@@ -99,14 +99,14 @@ def _draft(live: Live, at: float, data: dict[str, Any], key: str) -> Draft:
     return Draft(time=at, kind="hook.received", agent=live.agent.name, data=data, key=key)
 
 
-def _take_file(path: Path, taken: Path) -> list[tuple[float, bytes, str]]:
-    """The spooled lines. Renamed first, so that who spools now begins a new file; one that a
+def _take_file(path: Path, taken: Path) -> list[tuple[float, bytes, str]] | None:
+    """The spooled lines; None: there is no file. Renamed first, so that who spools now begins a new file; one that a
     killed hub had taken is read again (each line has a key of its own)."""
     if not taken.exists():
         try:
             path.rename(taken)
         except FileNotFoundError:
-            return []
+            return None
     found = []
     for number, line in enumerate(taken.read_bytes().splitlines()):
         at, _, body = line.partition(b"\t")
