@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from bullpen.errors import BullpenError, Kind
+from bullpen.model.agent import Agent
 from bullpen.model.role import Role
 from bullpen.model.state import Blocked, Idle, State, Told, Working
 
@@ -33,6 +34,7 @@ class Start:
     env: Mapping[str, str] = field(default_factory=dict)  # what the program gets anyway
     url: str = ""  # of the hub
     hook: tuple[str, ...] = ()  # the command that hands an event to the hub
+    socket: Path = Path()  # where its program may listen for messages
     ask: tuple[str, ...] = ()  # the command that asks the hub for a permission, and waits
     conversation: str = ""  # to be continued; empty: a new one
     is_trusted: bool = False  # whether the repository's own settings and hooks may be used
@@ -52,6 +54,7 @@ class Prepared:
     files: Mapping[str, str] = field(default_factory=dict)
     conversation: str = ""  # its id, where we choose it; else a hook will tell
     state_files: str = ""
+    message_socket: str = ""  # where it listens for messages, if it can
     first_input: bytes = b""
 
 
@@ -170,8 +173,28 @@ class Engine(Protocol):
         """What a file in `state_files` says; None if it is none of these."""
         ...
 
-    def typed(self, text: str) -> bytes:
-        """The keys that give a prompt to a program that waits for one; empty: it takes none."""
+    def typed(self, text: str) -> tuple[bytes, ...]:
+        """The keys that give a prompt to a program that waits for one, in parts between which
+        `typing_seconds` have to pass; empty: it takes none."""
+        ...
+
+    typing_seconds: float
+
+    def message_line(self, text: str) -> bytes:
+        """What is written to `message_socket` to give it a prompt; empty: it has no such."""
+        ...
+
+    def prompt_of(self, hook: Mapping[str, Any]) -> str:
+        """The prompt that a hook shows to have been taken; empty: none."""
+        ...
+
+    def add(self, event: str, text: str) -> str:
+        """What the hook of a tool is answered to show the model a text; empty for hooks that
+        cannot."""
+        ...
+
+    def find_shown(self, agent: Agent, ids: set[str], since: float) -> set[str]:
+        """Which of these ids of messages are in its transcripts written since then."""
         ...
 
     # The keys that end what it is doing; empty: it has none.
@@ -273,8 +296,22 @@ class NoConversation:
     def read_state_file(self, text: bytes) -> StateFile | None:
         return None
 
-    def typed(self, text: str) -> bytes:
+    typing_seconds = 0.0
+
+    def typed(self, text: str) -> tuple[bytes, ...]:
+        return ()
+
+    def message_line(self, text: str) -> bytes:
         return b""
+
+    def prompt_of(self, hook: Mapping[str, Any]) -> str:
+        return ""
+
+    def add(self, event: str, text: str) -> str:
+        return ""
+
+    def find_shown(self, agent: Agent, ids: set[str], since: float) -> set[str]:
+        return set()
 
     def refuse(self, event: str, reason: str) -> str:
         return ""

@@ -176,8 +176,8 @@ class Codex(NoConversation):
             return ""
         return _conversation_id(hook.get("session_id"))
 
-    def typed(self, text: str) -> bytes:
-        return b"\x15" + pasted(text)
+    def typed(self, text: str) -> tuple[bytes, ...]:
+        return (b"\x15" + pasted(text),)
 
     def read_line(self, line: bytes) -> tuple[Line, ...]:
         try:

@@ -171,6 +171,7 @@ def _prepared(
         url=f"http://127.0.0.1:{ground.port}",
         hook=tuple(hook_line(sys.executable, package, agent.name)),
         ask=tuple(ask_line(sys.executable, package, agent.name)),
+        socket=home.message_socket(agent.name),
         conversation=agent.engine_session,
         is_trusted=agent.is_trusted,
         rules=rules,
@@ -182,6 +183,8 @@ def _prepared(
             "command": prepared.argv,
             "engine_session": prepared.conversation,
             "state_files": prepared.state_files,
+            "message_socket": prepared.message_socket,
+            "deliver": (role.deliver or "") if role else "",
         }
     )
     return Plan(agent, settled, engine, start, prepared, tree)

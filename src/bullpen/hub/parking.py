@@ -141,7 +141,7 @@ class Parking:
         while (left := at - time.time()) > 0:
             await asyncio.sleep(min(left, 60.0))  # a timer does not count while a machine sleeps
         engine = ENGINES.get(agent.engine)
-        keys = engine.typed(GO_ON) if engine else b""
+        keys = b"".join(engine.typed(GO_ON)) if engine else b""
         if not keys:
             return
         key = f"resumed:{agent.run}:{until}"

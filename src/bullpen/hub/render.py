@@ -6,9 +6,11 @@ Here and not in the command line, because the hot commands have no time to lay o
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from bullpen.hub.registry import Live
 from bullpen.model.component import Component
+from bullpen.model.message import ROOT
 from bullpen.model.state import Blocked, Exited, Idle, Lost, Unknown, Working, words
 from bullpen.model.usage import (
     NOTHING,
@@ -269,6 +271,27 @@ def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def inbox_text(messages: Sequence[Any]) -> str:
+    """`bullpen inbox`: a line each, the newest last."""
+    if not messages:
+        return "no messages\n"
+    rows = []
+    for message in messages:
+        when = message.read or message.delivered or message.sent or message.created
+        first, _, rest = message.text.partition("\n")
+        rows.append(
+            (
+                message.id,
+                "you" if message.sender == ROOT else printable(message.sender),
+                moment(message.created),
+                message.status,
+                moment(when),
+                printable(first)[:200] + (" …" if rest else ""),
+            )
+        )
+    return "\n".join(align(rows)) + "\n"
 
 
 def age(seconds: float) -> str:

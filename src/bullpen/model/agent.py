@@ -33,6 +33,8 @@ class Agent(Value):
     engine_session: str = ""  # the engine's conversation; changes when the person clears it
     state_files: str = ""  # the directory where the engine's program writes what it does
     birth_branch: str = ""
+    message_socket: str = ""  # where the engine's program listens for messages
+    deliver: Literal["", "lines"] = ""  # messages are typed to it as lines
     cwd: str
     is_trusted: bool = False  # whether settings and hooks of its repository count
     worktree: Place | None = None

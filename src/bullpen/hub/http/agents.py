@@ -292,8 +292,10 @@ async def receive_hook(hub: HubPart, name: Name, request: Request) -> str:
     hook = await hooks.receive(hub.supervisor, live, await request.body())
     await hub.parking.hooked(live, hook)
     reason = hub.budgets.refusal(name)
-    event = str(hook.get("hook_event_name", ""))
-    return get_engine(live.agent.engine).refuse(event, reason) if reason else ""
+    if reason:
+        event = str(hook.get("hook_event_name", ""))
+        return get_engine(live.agent.engine).refuse(event, reason)
+    return await hub.delivery.hooked(live, hook)
 
 
 def running(hub: Hub, name: str) -> Live:
