@@ -142,7 +142,7 @@ def test_r1_what_a_role_says_reaches_the_model(team: OtherTeam, tmp_path: Path) 
     assert "egret" in said
     assert "policy forbids commands starting with `touch`" in said
     assert not (team.claude.work / "x").exists()
-    assert amy.hooks().count("PreToolUse") == 2  # ours go on beside the role's
+    wait_until(lambda: amy.hooks().count("PreToolUse") == 2)  # ours go on beside the role's
 
 
 def test_e7_a_repositorys_own_settings_are_used_only_if_it_is_trusted(team: OtherTeam) -> None:
@@ -207,6 +207,7 @@ def test_s1_a_turn_that_failed_is_not_told_by_any_hook(team: OtherTeam) -> None:
     assert amy.words == "working (thinking)"
     amy.submit("[[say after it]]")
     amy.wait_said("after it")
+    wait_until(lambda: "Stop" in amy.hooks())
     assert amy.hooks() == ["SessionStart", "UserPromptSubmit", "UserPromptSubmit", "Stop"]
 
 

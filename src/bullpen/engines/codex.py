@@ -321,12 +321,6 @@ def _rule(role: Role, rule: str, decision: str) -> str:
 
 
 def _approval_policy(role: Role) -> str:
-    if role.permission_mode == "untrusted":
-        raise BullpenError(
-            f"role {role.name}: Codex no longer has the mode untrusted",
-            hint="permission_mode: on-request",
-            kind=Kind.UNSUPPORTED,
-        )
     return role.permission_mode or "on-request"
 
 

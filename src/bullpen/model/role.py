@@ -48,7 +48,7 @@ PERMISSION_MODES = {
         "plan",
     ),
     "gemini": ("default", "auto_edit", "plan", "yolo"),
-    "codex": ("untrusted", "on-request", "never"),
+    "codex": ("on-request", "never"),
     "command": (),
 }
 # Names of old versions and of other programs -> what to write for Claude.
