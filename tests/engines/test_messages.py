@@ -51,10 +51,7 @@ def test_g3_normal_waits_for_the_end_of_the_turn(team: Team) -> None:
     amy = team.run(prompt="[[hold h ; say first]]")
     team.claude.wait_held("h")
     sent = send(team, "amy", "[[say second]]")
-    try:
-        wait_until(lambda: "end of its turn" in inbox(team, "amy")[0]["why"], 5)
-    finally:
-        print(inbox(team, "amy"), amy.explained())
+    wait_until(lambda: "end of its turn" in inbox(team, "amy")[0]["why"])
     assert sent["status"] == "queued"
     team.claude.release("h")
     amy.wait_said("second")
@@ -120,7 +117,7 @@ def test_g2_hub_killed_after_the_hand_over(team: Team) -> None:
     team.pen.start()
     amy.wait_said("through it all")
     wait_delivered(team, "amy")
-    assert seen(team).count("through it all") == 2  # the message, and the answer
+    assert seen(team).count("through it all") == 1
 
 
 def test_g2_agent_restarted_before_it_could_take_it(team: Team) -> None:

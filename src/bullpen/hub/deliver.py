@@ -59,10 +59,16 @@ class Delivery:
         for name in self._messages.receivers():
             self.kick(name)
 
+    async def send(self, message: Message) -> Message:
+        """Keep it, and see to it that it arrives."""
+        kept = await self._messages.send(message)
+        self.kick(message.to)
+        return kept
+
     def notice(self, events: Iterable[Event]) -> None:
         """Told of every committed event, on the loop."""
         for event in events:
-            if event.kind in ("agent.state", "message.sent", "agent.started"):
+            if event.kind in ("agent.state", "agent.started"):
                 self.kick(event.agent)
 
     def why(self, name: str) -> str:

@@ -58,7 +58,7 @@ async def send_message(
         priority=asked.priority,
         created=time.time(),
     )
-    kept = shown(hub, await hub.messages.send(message))
+    kept = shown(hub, await hub.delivery.send(message))
     return PlainTextResponse(sent_text(hub, kept)) if text else kept
 
 
