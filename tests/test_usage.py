@@ -501,13 +501,10 @@ def view(state: State, filed_at: float = 0.0) -> View:
 
 def test_o3_only_who_still_waits_for_that_moment_is_woken_up() -> None:
     parked = view(Idle(limited_until=50.0), filed_at=10)
-    assert is_parked(parked, 50.0, None)
-    assert not is_parked(parked, 40.0, None)  # parked anew since
-    assert not is_parked(view(Idle()), 50.0, None)
-    assert not is_parked(view(Working()), 50.0, None)
-    # A hub that was killed when it was about to type: its word counts if something came of it.
-    assert is_parked(parked, 50.0, typed_at=51)
-    assert not is_parked(view(Idle(limited_until=50.0), filed_at=52), 50.0, typed_at=51)
+    assert is_parked(parked, 50.0)
+    assert not is_parked(parked, 40.0)  # parked anew since
+    assert not is_parked(view(Idle()), 50.0)
+    assert not is_parked(view(Working()), 50.0)
 
 
 # ── how it is shown ──

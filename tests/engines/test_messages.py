@@ -95,6 +95,19 @@ def test_g3_a_dialog_is_not_answered(team: Team) -> None:
     wait_delivered(team, "amy")
 
 
+def test_g3_typed_into_the_dialog_it_would_have_answered_it(team: Team) -> None:
+    """What the test before this one is about: the same text, given as keys."""
+    amy = team.run(prompt='[[tool Bash {"command":"touch made"} ; say done]]')
+    amy.wait("blocked (permission: Bash)")
+    amy.wait_screen("Do you want to proceed")
+
+    def typed() -> bool:
+        amy.type("\x1b[200~a message\x1b[201~\r")
+        return (team.claude.work / "made").exists()
+
+    wait_until(typed)
+
+
 def test_g3_half_a_line_is_not_lost(team: Team) -> None:
     amy = team.run()
     amy.wait_ready()
@@ -157,11 +170,16 @@ def test_g1_byte_for_byte_whatever_it_is(team: Team) -> None:
     for text in ODD:
         send(team, "amy", text)
     wait_delivered(team, "amy", 120)
-    amy.wait("idle")
-    told = "\n".join(_texts(turn.body["messages"]) for turn in team.claude.model.turns[-1:])
+    told = wait_told(team, inbox(team, "amy")[-1]["id"])
     for message in inbox(team, "amy"):
         whole = f"[message from root · {message['id']}]\n{message['text']}"
         assert told.count(whole) == 1, message["text"][:80]
+
+
+def wait_told(team: Team, id: str) -> str:
+    """All that the model was told, once it was told that."""
+    wait_until(lambda: id in _texts(team.claude.model.turns[-1].body["messages"]), 60)
+    return _texts(team.claude.model.turns[-1].body["messages"])
 
 
 def _texts(messages: list[Any]) -> str:
@@ -180,8 +198,7 @@ def test_g2_many_at_once_arrive_in_order(team: Team, count: int) -> None:
     for number in range(count):
         send(team, "amy", f"number {number:03d} of many")
     wait_delivered(team, "amy", 120)
-    amy.wait("idle")
-    told = _texts(team.claude.model.turns[-1].body["messages"])
+    told = wait_told(team, inbox(team, "amy")[-1]["id"])
     places = [told.index(f"number {number:03d} of many") for number in range(count)]
     assert places == sorted(places)
     assert all(told.count(f"number {number:03d} of many") == 1 for number in range(count))

@@ -8,7 +8,10 @@ although the agent is idle is handed over again.
 """
 
 import asyncio
+import fcntl
 import logging
+import socket
+import struct
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -37,7 +40,8 @@ log = logging.getLogger("bullpen.hub")
 
 SOCKET, HOOK, PASTE, LINES = "socket", "hook", "paste", "lines"
 CONTEXT_BYTES = 8 << 10  # of what a hook may add
-SHOWN_SECONDS = 5.0  # idle for so long after a hand-over, it has not arrived
+SHOWN_SECONDS = 10.0  # idle for so long after a hand-over, it has not arrived
+SIOCOUTQ = 0x5411  # how many bytes the other side has not read yet
 AGAIN_SECONDS = 0.2
 INTERRUPT_SECONDS = 5.0
 
@@ -52,6 +56,8 @@ class Delivery:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._why: dict[str, str] = {}
         self._interrupted: dict[str, float] = {}  # run -> when
+        self._links: dict[str, socket.socket] = {}  # run -> where messages were written to last
+        self._typed: dict[str, float] = {}  # run -> when we typed last
         self._prompted: dict[str, float] = {}  # run -> when its prompt was last taken
 
     def load(self) -> None:
@@ -128,28 +134,32 @@ class Delivery:
     async def _look(self, name: str) -> float | None:
         """Do what is due; in how many seconds to look again if nothing changes before."""
         live = self._supervisor.registry.find(name)
-        if live is None or not live.is_running:
+        engine = ENGINES.get(live.agent.engine) if live else None
+        if live is None or engine is None or not live.is_running:
             self._why[name] = "it is not running"
             return None
-        queue, state = self._messages.queue(name), live.view.state
-        engine = ENGINES.get(live.agent.engine)
-        if engine is None or not _channel(engine, live):
+        if not _channel(engine, live):
             self._why[name] = "its engine takes none: it has to look into its inbox"
             return None
-        idle_input = await self._idle_input_seconds(live)
-        if live.agent.deliver == LINES:
-            state = Idle()  # a program that takes lines takes them at any time
-        step = next_step(state, queue, idle_input)
-        match step:
+        queue, idle_input = self._messages.queue(name), await self._idle_input_seconds(live)
+        if any(message.status == "sent" for message in queue):
+            return await self._look_for(live, engine, queue)
+        return await self._do(live, engine, queue, idle_input)
+
+    async def _do(
+        self, live: Live, engine: Engine, queue: Sequence[Message], idle_input: float
+    ) -> float | None:
+        # A program that takes lines takes them at any time.
+        state = Idle() if live.agent.deliver == LINES else live.view.state
+        match next_step(state, queue, idle_input):
             case HandOver(messages=messages):
                 return await self._hand_over(live, engine, messages, idle_input)
             case Interrupt():
                 return await self._interrupt(live, engine)
             case Wait(why=why):
-                self._why[name] = why
-                if any(message.status == "sent" for message in queue):
-                    return await self._look_for(live, engine, queue)
-                return TYPING_SECONDS - idle_input if idle_input < TYPING_SECONDS else None
+                self._why[live.agent.name] = why
+                is_typing = isinstance(state, Idle) and idle_input < TYPING_SECONDS
+                return TYPING_SECONDS - idle_input if is_typing else None
             case _:
                 return None
 
@@ -162,7 +172,9 @@ class Delivery:
         except (OSError, TimeoutError, BullpenError):
             return 0.0
         last = status.get("last_input")
-        return time.time() - last if isinstance(last, int | float) else float("inf")
+        if not isinstance(last, int | float) or last <= self._typed.get(live.agent.run, 0.0):
+            return float("inf")  # nobody but us
+        return time.time() - last
 
     async def _hand_over(
         self, live: Live, engine: Engine, messages: Sequence[Message], idle_input: float
@@ -189,24 +201,40 @@ class Delivery:
     ) -> None:
         text = joined(messages)
         if channel == SOCKET:
+            self._hang_up(live.agent.run)
+            link = await asyncio.to_thread(_connect, live.agent.message_socket)
+            self._links[live.agent.run] = link
+            loop, line = asyncio.get_running_loop(), engine.message_line(text)
             async with asyncio.timeout(holders.ANSWER_SECONDS):
-                _, writer = await asyncio.open_unix_connection(live.agent.message_socket)
-                try:
-                    writer.write(engine.message_line(text))
-                    await writer.drain()
-                    writer.write_eof()
-                finally:
-                    writer.close()
-                    await writer.wait_closed()
+                await loop.sock_sendall(link, line)
             return
         if channel == LINES:
-            keys = [" ".join(line.split()).encode() + b"\n" for line in [text.replace("\n", " ")]]
+            # A control character would be a key: ^C ends the program, ^D its input.
+            plain = text.translate(dict.fromkeys([*range(32), *range(127, 160)], " "))
+            keys = [" ".join(plain.split()).encode() + b"\n"]
         else:
             keys = list(engine.typed(text))
         for number, part in enumerate(keys):
             if number:
                 await asyncio.sleep(engine.typing_seconds)
             await holders.type_into(self._supervisor.home.socket(live.agent.name), part)
+            self._typed[live.agent.run] = time.time()
+
+    def _hang_up(self, run: str) -> None:
+        link = self._links.pop(run, None)
+        if link is not None:
+            link.close()
+
+    def _is_unread(self, run: str) -> bool:
+        """Whether its program has yet to read what was written to its socket: it is stopped, or
+        the machine is busy. It will come to it, and must not get it twice."""
+        link = self._links.get(run)
+        if link is None:
+            return False
+        try:
+            return bool(struct.unpack("i", fcntl.ioctl(link, SIOCOUTQ, bytes(4)))[0])
+        except OSError:
+            return False
 
     def _is_prompt_empty(self, live: Live, idle_input: float) -> bool:
         """Nobody has typed since its prompt was last taken, or ever."""
@@ -240,15 +268,31 @@ class Delivery:
         await self._receive(live.agent.name, shown)
         missing = [message for message in under_way if message.id not in shown]
         if not missing:
+            self._hang_up(live.agent.run)
             return 0.0
+        self._why[live.agent.name] = "handed over; its engine has not shown it yet"
+        if self._is_unread(live.agent.run):
+            return AGAIN_SECONDS
         if not isinstance(live.view.state, Idle):
             return None
-        latest = max(max(message.sent or 0.0 for message in missing), live.view.since)
+        latest = max(live.view.since, *(message.sent or 0.0 for message in missing))
         left = latest + SHOWN_SECONDS - time.time()
         if left > 0:
             return left
         await self._messages.mark_queued(missing)
         return 0.0
+
+
+def _connect(path: str) -> socket.socket:
+    link = socket.socket(socket.AF_UNIX)
+    try:
+        link.settimeout(holders.ANSWER_SECONDS)
+        link.connect(path)
+        link.setblocking(False)
+    except BaseException:
+        link.close()
+        raise
+    return link
 
 
 def _channel(engine: Engine, live: Live) -> str:

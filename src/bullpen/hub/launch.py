@@ -104,7 +104,6 @@ def plan_launch(
         command=asked.words or ("-",),
         added=asked.words,
         overrides=asked.overrides,
-        budget=role.budget if role else Budget(),
         created=last.created if last else clock.to_text(clock.now()),
         token_hash=hash_of(token),
     )
@@ -185,6 +184,8 @@ def _prepared(
             "state_files": prepared.state_files,
             "message_socket": prepared.message_socket,
             "deliver": (role.deliver or "") if role else "",
+            "heartbeat": role.heartbeat if role and role.heartbeat.idle_timeout else None,
+            "budget": role.budget if role else Budget(),
         }
     )
     return Plan(agent, settled, engine, start, prepared, tree)

@@ -136,10 +136,10 @@ class Messages:
         if not messages:
             return
         now = time.time()
-        changed = [
-            one.model_copy(update={what: now, "channel": one.channel if channel is None else channel})
-            for one in messages
-        ]
+        fields: dict[str, Any] = {what: now}
+        if channel is not None:
+            fields["channel"] = channel
+        changed = [one.model_copy(update=fields) for one in messages]
 
         def update(database: sqlite3.Connection) -> None:
             text = f"UPDATE messages SET {what} = ?, channel = ? WHERE id = ? AND {what} IS NULL"

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from bullpen.model.role import Budget
+from bullpen.model.role import Budget, Heartbeat
 from bullpen.model.state import Value
 
 
@@ -41,6 +41,7 @@ class Agent(Value):
     command: tuple[str, ...] = Field(min_length=1)
     added: tuple[str, ...] = ()  # of the command, what the person added
     overrides: tuple[str, ...] = ()
+    heartbeat: Heartbeat | None = None
     budget: Budget = Budget()
     pod_budget: Budget = Budget()
     created: str

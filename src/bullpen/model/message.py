@@ -13,16 +13,17 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bullpen.model.state import Blocked, Idle, Starting, State, Unknown, Value, Working
+from bullpen.model.state import Idle, State, Unknown, Value, Working
 
 Priority = Literal["normal", "urgent", "interrupt"]
 Status = Literal["queued", "sent", "delivered", "read"]
 
 ROOT = "root"  # the person at the top
+BULLPEN = "bullpen"  # what nobody wrote: heartbeats, the end of a limit
 TEXT_BYTES = 256 << 10
 TYPING_SECONDS = 2.0
 ORDER: dict[str, int] = {"interrupt": 0, "urgent": 1, "normal": 2}
-ID = re.compile(r"m-[0-9a-f]{12}")
+HEAD = re.compile(r"\[message from [^\]\s]+ · (m-[0-9a-f]{12})\]")
 
 
 class Asked(BaseModel):
@@ -76,8 +77,8 @@ def joined(messages: Iterable[Message]) -> str:
 
 
 def ids_in(text: str) -> set[str]:
-    """The ids of messages that stand in a text."""
-    return set(ID.findall(text))
+    """The ids of messages that stand in a text; one that is only mentioned does not count."""
+    return set(HEAD.findall(text))
 
 
 def in_order(queue: Iterable[Message]) -> list[Message]:
@@ -111,35 +112,36 @@ Step = Wait | HandOver | Interrupt
 
 
 def next_step(state: State, queue: Sequence[Message], idle_input_seconds: float) -> Step | None:
-    """What is to be done for an agent with that queue; None: nothing waits.
-    `idle_input_seconds`: for how long nobody has typed into its terminal."""
+    """What is to be done for an agent with that queue, of which nothing is under way; None:
+    nothing waits. `idle_input_seconds`: for how long nobody has typed into its terminal."""
     if not queue:
         return None
-    under_way = [message for message in queue if message.status == "sent"]
-    waiting = in_order(message for message in queue if message.status == "queued")
+    waiting = in_order(queue)
     match state:
-        case _ if under_way:
-            return Wait("handed over; its engine has not shown it yet")
-        case Idle(limited_until=until) if until is not None:
-            return Wait("it waits for its rate limit to be reset")
-        case Idle() if idle_input_seconds < TYPING_SECONDS:
-            return Wait("somebody is typing in its terminal")
-        case Idle():
+        case Idle(limited_until=None) if idle_input_seconds >= TYPING_SECONDS:
             return HandOver(_batch(waiting))
         case Working() if waiting[0].priority == "interrupt":
             return Interrupt()
-        case Working() if waiting[0].priority == "urgent":
-            return Wait("it is working: at its next tool, or at the end of its turn")
-        case Working():
-            return Wait("it is working: at the end of its turn")
-        case Blocked():
-            return Wait("it is blocked: when it goes on")
-        case Starting():
-            return Wait("it is starting")
-        case Unknown(missing=missing):
-            return Wait(f"its state is not known: {missing}")
         case _:
-            return Wait("it is not running")
+            return Wait(_why_not(state, waiting[0].priority))
+
+
+def _why_not(state: State, priority: Priority) -> str:
+    match state:
+        case Idle(limited_until=None):
+            return "somebody is typing in its terminal"
+        case Idle():
+            return "it waits for its rate limit to be reset"
+        case Working():
+            at_tools = "at its next tool, or " if priority == "urgent" else ""
+            return f"it is working: {at_tools}at the end of its turn"
+        case Unknown(missing=missing):
+            return f"its state is not known: {missing}"
+        case _:
+            return OTHER_REASONS.get(state.state, "it is not running")
+
+
+OTHER_REASONS = {"blocked": "it is blocked: when it goes on", "starting": "it is starting"}
 
 
 def at_a_tool(queue: Sequence[Message], most_bytes: int) -> tuple[Message, ...]:

@@ -1,29 +1,39 @@
 """`/agents/{name}/messages`: write to an agent, read what was written to it."""
 
+import asyncio
+import re
 import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
+from pydantic import computed_field
 from starlette.responses import PlainTextResponse
 
+from bullpen.engines import ENGINES
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import render
 from bullpen.hub.guard import actor_of, owner_or_self
 from bullpen.hub.http.agents import TEXT, AsText, Name
-from bullpen.hub.http.state import Hub, HubPart
+from bullpen.hub.http.state import HubPart
+from bullpen.hub.registry import Live
 from bullpen.model.message import ROOT, TEXT_BYTES, Asked, Message, Status, new_id
-from bullpen.model.state import Value, words
+from bullpen.model.state import Value
 
 router = APIRouter(tags=["messages"])
 itself = Depends(owner_or_self)
+
+SENDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~@:+-]*")
 
 
 class Sent(Message):
     """A message with how far it got, and why it waits."""
 
-    text: str
-    status: Status
     why: str = ""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def status(self) -> Status:
+        return super().status
 
 
 class Inbox(Value):
@@ -32,7 +42,9 @@ class Inbox(Value):
     messages: tuple[Sent, ...]
 
 
-@router.post("/agents/{name}/messages", status_code=201, response_model=Sent, responses=TEXT)
+@router.post(
+    "/agents/{name}/messages", status_code=201, response_model=Sent, responses={201: TEXT[200]}
+)
 async def send_message(
     hub: HubPart, name: Name, asked: Asked, request: Request, text: AsText = False
 ) -> Any:
@@ -41,58 +53,97 @@ async def send_message(
     actor = actor_of(request)
     if asked.sender is not None and not actor.is_owner:
         raise BullpenError("only the owner says who writes", kind=Kind.DENIED)
-    if len(asked.text.encode("utf-8", "surrogatepass")) > TEXT_BYTES:
-        raise BullpenError(f"a message has at most {TEXT_BYTES >> 10} KiB")
-    if name != ROOT:
-        hub.registry.get(name)
-    sender = actor.agent or asked.sender or ROOT
-    try:
-        asked.text.encode()
-    except UnicodeEncodeError as error:
-        raise BullpenError("half a surrogate is no text") from error
+    live = None if name == ROOT else hub.registry.get(name)
     message = Message(
         id=asked.id or new_id(),
-        sender=sender,
+        sender=actor.agent or _checked_sender(asked.sender or ROOT),
         to=name,
-        text=asked.text,
+        text=_checked_text(asked.text),
         priority=asked.priority,
         created=time.time(),
     )
-    kept = shown(hub, await hub.delivery.send(message))
-    return PlainTextResponse(sent_text(hub, kept)) if text else kept
+    kept = await hub.delivery.send(message)
+    takes = live is not None and _takes_messages(live)
+    if text:
+        return PlainTextResponse(render.sent_text(kept, live, takes), 201)
+    why = render.sent_when(kept, live, takes).lstrip(" :")
+    return Sent(**dict(kept), why=why)
 
 
-@router.get(
-    "/agents/{name}/messages", response_model=Inbox, responses=TEXT, dependencies=[itself]
-)
+@router.get("/agents/{name}/messages", response_model=Inbox, responses=TEXT, dependencies=[itself])
 async def list_messages(
     hub: HubPart,
     name: Name,
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=1000, description="so many of the newest")] = 50,
+    limit: Annotated[
+        int,
+        Query(ge=1, le=1000, description="so many of the newest, and all that are new to you"),
+    ] = 50,
     text: AsText = False,
+    columns: Annotated[int, Query(ge=0, le=9999, description="of the text; 0: no limit")] = 0,
+    full: Annotated[bool, Query(description="text with the messages as a whole")] = False,
 ) -> Any:
-    """What was written to it, the newest last. Fetched by the receiver itself they are read."""
+    """What was written to it, the newest last. Fetched by the receiver itself they are read from
+    then on: the answer says what they were before."""
     if name != ROOT:
         hub.registry.get(name)
+    actor = actor_of(request)
+    is_own = actor.agent == ("" if name == ROOT else name)
+    if is_own:
+        # Else those beyond the limit would be new for ever.
+        limit = max(limit, len(hub.messages.queue(name)))
     found = await hub.messages.inbox(name, limit)
-    if actor_of(request).agent == (name if name != ROOT else ""):
+    if is_own:
         await hub.messages.mark_read(found)
-    all_of_them = [shown(hub, message) for message in found]
+    why = "" if name == ROOT else hub.delivery.why(name)
     if text:
-        return PlainTextResponse(render.inbox_text(all_of_them))
-    return Inbox(messages=tuple(all_of_them))
+        # In a thread: a thousand messages may be 256 MB.
+        shown = await asyncio.to_thread(
+            render.inbox_text,
+            found,
+            is_own=is_own,
+            for_owner=actor.is_owner,
+            why=why,
+            columns=columns,
+            full=full,
+        )
+        return PlainTextResponse(shown)
+    return Inbox(messages=tuple(_with_why(message, why) for message in found))
 
 
-def shown(hub: Hub, message: Message) -> Sent:
-    """With its status."""
+def _with_why(message: Message, why: str) -> Sent:
     is_open = message.status in ("queued", "sent")
-    why = hub.delivery.why(message.to) if is_open else ""
-    return Sent(**message.model_dump(), status=message.status, why=why)
+    return Sent(**dict(message), why=why if is_open else "")
 
 
-def sent_text(hub: Hub, message: Sent) -> str:
-    """What `bullpen send` prints."""
-    live = hub.registry.find(message.to)
-    what = f" ({message.to} is {words(live.view.state)})" if live else ""
-    return f"{message.status}{what} · {message.id}\n"
+def _checked_text(text: str) -> str:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise BullpenError("half a surrogate is no text") from error
+    if size > TEXT_BYTES:
+        raise BullpenError(
+            f"a message has at most {TEXT_BYTES >> 10} KiB, this one has {size} bytes",
+            hint="put it into a file, and send where that is",
+        )
+    if "\0" in text:
+        # Neither a terminal nor a prompt can carry it.
+        raise BullpenError("a message cannot hold the character NUL")
+    return text
+
+
+def _checked_sender(sender: str) -> str:
+    """It stands before the text that the receiver sees, and must not pass for more than a name."""
+    if SENDER.fullmatch(sender) is None:
+        raise BullpenError(
+            f"{sender!r} is no name of a sender", hint="letters, digits and . _ ~ @ : + -"
+        )
+    return sender
+
+
+def _takes_messages(live: Live) -> bool:
+    """Whether any can be handed to its program; else it has to fetch them."""
+    engine, agent = ENGINES.get(live.agent.engine), live.agent
+    return bool(agent.deliver) or (
+        engine is not None and bool(agent.message_socket or engine.typed("x"))
+    )
