@@ -1,4 +1,4 @@
-"""`send` and `inbox` on the hot way: what is asked, byte for byte, and what is left to the whole."""
+"""`send` and `inbox` on the hot way: what is asked, byte for byte, and what is left to others."""
 
 import json
 import os

@@ -30,6 +30,7 @@ from bullpen.model.message import (
     Message,
     Wait,
     at_a_tool,
+    envelope,
     ids_in,
     joined,
     next_step,
@@ -76,6 +77,13 @@ class Delivery:
         for event in events:
             if event.kind in ("agent.state", "agent.started"):
                 self.kick(event.agent)
+            elif event.kind == "agent.stopped":
+                self._forget(str(event.data.get("run", "")))
+
+    def _forget(self, run: str) -> None:
+        self._hang_up(run)
+        for known in (self._interrupted, self._typed, self._prompted):
+            known.pop(run, None)
 
     def why(self, name: str) -> str:
         """Why a message waits; empty if none does."""
@@ -281,6 +289,12 @@ class Delivery:
             return left
         await self._messages.mark_queued(missing)
         return 0.0
+
+
+def _line(message: Message) -> bytes:
+    """For a program that takes lines; what would be a key to its terminal is a space."""
+    text = "".join(c if c.isprintable() else " " for c in envelope(message))
+    return " ".join(text.split()).encode() + b"\n"
 
 
 def _connect(path: str) -> socket.socket:

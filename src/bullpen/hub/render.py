@@ -339,8 +339,10 @@ def _due(live: Live, message: Message) -> str:
             return "when it is ready"
         case Wait() if isinstance(state, Unknown):
             return "when its state is known"
+        case Wait() if isinstance(state, Idle):
+            return "when its rate limit is reset"
         case Wait(why=why):
-            return printable(why.partition(": ")[2] or why)
+            return why.partition(": ")[2] or why
         case _:
             return ""
 
