@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from bullpen.hub.render import inbox_text, list_text, sent_text
+from bullpen.hub.render import inbox_text, list_text, sent_text, summary_text
 from bullpen.model.message import TEXT_BYTES, Message, Priority
 from bullpen.model.state import Blocked, Exited, Idle, Starting, State, Unknown, Working
+from bullpen.model.usage import NOTHING, Totals
 from bullpen.terminal.status import status_text
 from tests.api.conftest import token_of
 from tests.conftest import BULLPEN, Ran, wait_until
@@ -77,6 +78,17 @@ def is_safe(text: str) -> bool:
 
 
 # ── programs that take lines ──
+
+
+def test_g3_a_line_that_a_terminal_would_cut_says_where_the_rest_is(tidy: Pen) -> None:
+    run_lines(tidy, "cut")
+    tidy.cli("send", "cut", "word " * 2000)
+    tidy.cli("send", "cut", "the next")
+    wait_until(lambda: len(got(tidy, "cut")) == 2)
+    first, second = got(tidy, "cut")
+    assert "bytes, see bullpen inbox --full" in first
+    assert len(first) < 4200
+    assert second.endswith("the next\\n")
 
 
 def test_g3_a_program_that_takes_lines_gets_each_as_one(tidy: Pen) -> None:
@@ -475,3 +487,18 @@ def test_p7_a_column_for_messages_where_some_wait() -> None:
     assert nobody.endswith(
         "\n1 approval waits · bullpen approvals\n2 messages for you · bullpen inbox\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("used", "waiting", "says"),
+    [
+        (NOTHING, 0, ""),
+        (NOTHING, 1, "1 message waits"),
+        (Totals(input=41_000, output=200, usd=0.38), 0, "41.2k tokens · $0.38"),
+        (Totals(usd=0.001), 2, "<$0.01 · 2 messages wait"),
+    ],
+)
+def test_a2_the_title_says_what_it_used_and_what_waits(
+    used: Totals, waiting: int, says: str
+) -> None:
+    assert summary_text(used, waiting) == says

@@ -39,6 +39,7 @@ from bullpen.engines.own_home import fed, find_origin, link, merged, own_directo
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
 from bullpen.model.agent import Agent
+from bullpen.model.message import ids_in
 from bullpen.model.role import EngineHooks, Role, ShortHook
 from bullpen.model.state import Idle, State, Told, Working
 
@@ -87,6 +88,7 @@ RECONNECTING = re.compile(r"Reconnecting\D*(\d+)/\d+")
 TAKEN = "UserPromptSubmit"
 BETWEEN_TOOLS = ("PreToolUse", "PostToolUse")
 CLOCKS = 5.0  # seconds by which times of files and ours may differ
+MOST_LINES = 100  # in its prompt; more are one word there
 # What a terminal would act on, as pictures of it; line breaks and tabs are text in a paste.
 PICTURES = {
     **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
@@ -113,6 +115,9 @@ class Codex(NoConversation):
         "the hub from inside its own sandbox (`bullpen` in a command)",
     )
     interrupt = b"\x1b"
+    # A turn goes on for a moment after its Stop. A prompt that comes then is taken into that turn,
+    # and never answered.
+    typing_seconds = 0.5
 
     def prepare(self, start: Start) -> Prepared:
         if start.role is None:  # started as it is
@@ -193,8 +198,8 @@ class Codex(NoConversation):
 
     def typed(self, text: str) -> tuple[bytes, ...]:
         # After `@x` or `$x` Enter would choose from a list: so a line break comes between.
-        keys = f"\x15\x1b[200~{_plain(text)}\n\x1b[201~\r"
-        return (keys.encode("utf-8", "replace"),)
+        keys = f"\x1b[200~{_plain(text)}\n\x1b[201~\r"
+        return _clearing(text), keys.encode("utf-8", "replace")
 
     def prompt_of(self, hook: Mapping[str, Any]) -> str:
         return _text(hook.get("prompt")) if hook.get("hook_event_name") == TAKEN else ""
@@ -216,8 +221,7 @@ class Codex(NoConversation):
                 with file.open("rb") as lines:
                     for line in lines:
                         here = {id for id in ids - found if id.encode() in line}
-                        if here and _is_told(line):
-                            found |= here
+                        found |= here & _told(line) if here else set()
             except OSError:
                 continue  # deleted in the meantime
         return found
@@ -247,16 +251,24 @@ def _state_of_hook(event: str, tool: str, hook: Mapping[str, Any]) -> State | No
             return None
 
 
-def _is_told(line: bytes) -> bool:
-    """Whether a line of a transcript is what the model was told: a prompt, or what a hook added.
-    What it said itself, or read with a tool, proves nothing."""
+def _told(line: bytes) -> set[str]:
+    """The ids in what a line of a transcript shows the model to have been told: a prompt, or what
+    a hook added. What it said itself, or read with a tool, proves nothing."""
     try:
         fields = json.loads(line)
         payload = fields["payload"]
         kind = fields["type"], payload["type"], payload["role"]
+        texts = [_text(part["text"]) for part in payload["content"]]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return False
-    return kind in (("response_item", "message", who) for who in ("user", "developer"))
+        return set()
+    if kind not in (("response_item", "message", who) for who in ("user", "developer")):
+        return set()
+    return set().union(*map(ids_in, texts))
+
+
+def _clearing(text: str) -> bytes:
+    """The keys that take away what an earlier try left in its prompt, line by line."""
+    return b"\x15\x7f" * min(_plain(text).count("\n") + 4, MOST_LINES)
 
 
 def _plain(text: str) -> str:

@@ -100,6 +100,8 @@ SHELL = TOOLS["Bash"]
 ALLOW, DENY = 500, 999  # priorities; what the person allows in a dialog has 950
 QUESTIONS = ("ask_user", "exit_plan_mode")
 CLOCKS = 5.0  # seconds by which times of files and ours may differ
+MOST_LINES = 100  # in its prompt; more are one word there
+READ_BYTES = 32 << 10  # of a paste, in `typing_seconds`
 # What a terminal would act on, as pictures of it; line breaks and tabs are text in a paste.
 PICTURES = {
     **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
@@ -125,8 +127,9 @@ class Gemini(NoConversation):
         " end; it drops characters without width; between tools < and > arrive as &lt; and &gt;",
     )
     interrupt = b"\x1b"
-    # It takes an Enter within 40 ms of a paste as part of it; from when it has read both.
-    typing_seconds = 0.3
+    # It takes an Enter that it reads within 40 ms of a paste as part of it, and reads slowly at
+    # the end of a turn; right after its start it loses what is typed.
+    typing_seconds = 0.7
 
     def prepare(self, start: Start) -> Prepared:
         if start.role is None:  # started as it is
@@ -221,8 +224,9 @@ class Gemini(NoConversation):
 
     def typed(self, text: str) -> tuple[bytes, ...]:
         # A backslash before Enter, or `@x`, would keep it from being sent: a line break does not.
-        paste = f"\x1b[200~{_plain(text)}\n\x1b[201~"
-        return paste.encode("utf-8", "replace"), b"\r"
+        paste = f"\x1b[200~{_plain(text)}\n\x1b[201~".encode("utf-8", "replace")
+        pauses = (b"",) * (len(paste) // READ_BYTES)
+        return _clearing(text), paste, *pauses, b"\r"
 
     def prompt_of(self, hook: Mapping[str, Any]) -> str:
         return _text(hook.get("prompt")) if hook.get("hook_event_name") == "BeforeAgent" else ""
@@ -298,6 +302,11 @@ def _told(line: bytes) -> set[str]:
         added = _text(of_tool.get("output")).rpartition("<hook_context>")
         texts += [_text(_fields(part).get("text")), added[2] if added[1] else ""]
     return set().union(*map(ids_in, texts))
+
+
+def _clearing(text: str) -> bytes:
+    """The keys that take away what an earlier try left in its prompt, line by line."""
+    return b"\x15\x7f" * min(_plain(text).count("\n") + 4, MOST_LINES)
 
 
 def _plain(text: str) -> str:

@@ -41,6 +41,7 @@ log = logging.getLogger("bullpen.hub")
 
 SOCKET, HOOK, PASTE, LINES = "socket", "hook", "paste", "lines"
 CONTEXT_BYTES = 8 << 10  # of what a hook may add
+LINE_BYTES = 4000
 SHOWN_SECONDS = 10.0  # idle for so long after a hand-over, it has not arrived
 SIOCOUTQ = 0x5411  # how many bytes the other side has not read yet
 AGAIN_SECONDS = 0.2
@@ -90,8 +91,8 @@ class Delivery:
         return self._why.get(name, "") if self._messages.queue(name) else ""
 
     def kick(self, name: str) -> None:
-        """Something has changed for that agent."""
-        if not self._messages.queue(name):
+        """Something has changed for that agent. (Nobody hands anything to the person.)"""
+        if not self._messages.queue(name) or self._supervisor.registry.find(name) is None:
             return
         self._changed.setdefault(name, asyncio.Event()).set()
         if name not in self._tasks:
@@ -207,21 +208,17 @@ class Delivery:
     async def _write(
         self, live: Live, engine: Engine, channel: str, messages: Sequence[Message]
     ) -> None:
-        text = joined(messages)
         if channel == SOCKET:
             self._hang_up(live.agent.run)
             link = await asyncio.to_thread(_connect, live.agent.message_socket)
             self._links[live.agent.run] = link
-            loop, line = asyncio.get_running_loop(), engine.message_line(text)
+            line = engine.message_line(joined(messages))
             async with asyncio.timeout(holders.ANSWER_SECONDS):
-                await loop.sock_sendall(link, line)
+                await asyncio.get_running_loop().sock_sendall(link, line)
             return
+        keys: Sequence[bytes] = engine.typed(joined(messages))
         if channel == LINES:
-            # A control character would be a key: ^C ends the program, ^D its input.
-            plain = text.translate(dict.fromkeys([*range(32), *range(127, 160)], " "))
-            keys = [" ".join(plain.split()).encode() + b"\n"]
-        else:
-            keys = list(engine.typed(text))
+            keys = [b"".join(map(_line, messages))]
         for number, part in enumerate(keys):
             if number:
                 await asyncio.sleep(engine.typing_seconds)
@@ -292,9 +289,14 @@ class Delivery:
 
 
 def _line(message: Message) -> bytes:
-    """For a program that takes lines; what would be a key to its terminal is a space."""
+    """For a program that takes lines; what would be a key to its terminal is a space. A terminal
+    cuts a line at 4095 bytes: of a longer one the beginning, and where the rest is."""
     text = "".join(c if c.isprintable() else " " for c in envelope(message))
-    return " ".join(text.split()).encode() + b"\n"
+    line = " ".join(text.split()).encode()
+    if len(line) > LINE_BYTES:
+        rest = f" … {len(line)} bytes, see bullpen inbox --full"
+        line = line[:LINE_BYTES].decode(errors="ignore").encode() + rest.encode()
+    return line + b"\n"
 
 
 def _connect(path: str) -> socket.socket:

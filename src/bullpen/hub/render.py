@@ -302,6 +302,12 @@ def _escaped(text: str) -> str:
 TEXT_CHARACTERS = 200  # of a message in a line, where no width limits it
 LEAST_CHARACTERS = 20
 NO_MESSAGES = "no messages\n"
+# Of an agent that works or is blocked, the rule says it itself.
+WAITS_UNTIL: dict[type, str] = {
+    Starting: "when it is ready",
+    Idle: "when its rate limit is reset",
+    Unknown: "when its state is known",
+}
 
 
 def sent_text(message: Message, live: Live | None, takes_messages: bool) -> str:
@@ -335,14 +341,8 @@ def _due(live: Live, message: Message) -> str:
             return "at once"
         case Interrupt():
             return "its turn is ended first"
-        case Wait() if isinstance(state, Starting):
-            return "when it is ready"
-        case Wait() if isinstance(state, Unknown):
-            return "when its state is known"
-        case Wait() if isinstance(state, Idle):
-            return "when its rate limit is reset"
         case Wait(why=why):
-            return why.partition(": ")[2] or why
+            return WAITS_UNTIL.get(type(state)) or why.partition(": ")[2] or why
         case _:
             return ""
 

@@ -15,7 +15,8 @@ CLOCKS = 5.0  # seconds by which times of files and ours may differ
 def find_shown(config: Path, ids: set[str], since: float) -> set[str]:
     """Which of the ids are in a transcript of that directory that was written since then."""
     found: set[str] = set()
-    wanted = {id.encode(): id for id in ids}
+    # As they stand at the head of a message: whoever only mentions one proves nothing.
+    wanted = {f"· {id}]".encode(): id for id in ids}
     for file in config.glob("projects/*/*.jsonl"):
         try:
             if file.stat().st_mtime < since - CLOCKS:
