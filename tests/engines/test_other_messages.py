@@ -47,6 +47,17 @@ def ready(team: OtherTeam) -> OtherAgent:
     return amy
 
 
+def press_enter(amy: OtherAgent) -> None:
+    """As a person does: Gemini CLI makes a line break of one that it reads with the text."""
+    taken = {"codex": "UserPromptSubmit", "gemini": "BeforeAgent"}[amy.engine]
+    before = amy.hooks().count(taken)
+    for _ in range(10):
+        amy.type("\r")
+        with contextlib.suppress(AssertionError):
+            return wait_until(lambda: amy.hooks().count(taken) > before, 2)
+    raise AssertionError(f"not taken\n{amy.screen()}")
+
+
 def told(team: OtherTeam) -> list[str]:
     """What the model was told as prompts, from first to last."""
     body = team.claude.model.turns[-1].body
@@ -126,7 +137,7 @@ def test_g3_a_dialog_is_not_answered(team: OtherTeam) -> None:
         wait_until(lambda: "half a line" in inbox(team, "amy")[0]["why"])
         amy.type("[[say mine]]")
         amy.wait_screen("> [[say mine]]")
-        amy.type("\r")
+        press_enter(amy)
     else:
         assert team.cli("approve", "1").code == 0
     wait_delivered(team, "amy")
@@ -146,7 +157,7 @@ def test_g3_half_a_line_is_not_lost(team: OtherTeam) -> None:
     assert len(team.claude.model.turns) == 1
     amy.type(" and the rest")
     amy.wait_screen("half a line and the rest")
-    amy.type("\r")
+    press_enter(amy)
     amy.wait_said("after you")
     wait_delivered(team, "amy")
     assert [text.partition("\n")[0] for text in told(team)[-2:]] == [

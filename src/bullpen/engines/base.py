@@ -152,6 +152,8 @@ class Engine(Protocol):
     missing: str
     # What it cannot do that others can; for `bullpen doctor`.
     lacks: tuple[str, ...]
+    # Tools by which it asks the person something that is no permission.
+    questions: frozenset[str]
 
     def prepare(self, start: Start) -> Prepared:
         """How to start it in a terminal; refuses what the program cannot do."""
@@ -284,6 +286,7 @@ class NoConversation:
     """The defaults of an engine without conversations, headless runs or state files."""
 
     lacks: tuple[str, ...] = ()
+    questions: frozenset[str] = frozenset()
     interrupt = b"\x03"
     interrupt_line = b""
 

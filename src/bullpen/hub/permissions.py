@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from bullpen.component.redact import Redactor
+from bullpen.engines import get_engine
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
 from bullpen.hub.approvals import Approvals
@@ -82,7 +83,10 @@ class Permissions:
         if approval is None:
             if not live.is_running:
                 return ""
-            told = await asyncio.to_thread(self._instructions, live.agent)
+            is_question = request.tool in get_engine(live.agent.engine).questions
+            told = None
+            if not is_question:
+                told = await asyncio.to_thread(self._instructions, live.agent)
             await self._note(live, ask, request, asked, is_reviewed=told is not None)
             review = ""
             if told is not None:
@@ -99,6 +103,8 @@ class Permissions:
                 return ""  # whoever asks for so much at once is answered in its terminal
             opening = self.approvals.ask(live, ask, request, asked, review)
             approval = await asyncio.shield(opening)
+            if is_question:
+                return ""  # it has more than two answers: the terminal has them
         return await self._wait(approval)
 
     async def _wait(self, approval: Approval) -> str:
@@ -147,7 +153,8 @@ class Permissions:
         self, live: Live, ask: str, request: Request, asked: float, is_reviewed: bool
     ) -> None:
         tool, run = request.tool, live.agent.run
-        state: State = Blocked(on="permission", tool=tool)
+        is_question = tool in get_engine(live.agent.engine).questions
+        state: State = Blocked(on="question" if is_question else "permission", tool=tool)
         if is_reviewed:
             state = Working(doing="review", tool=tool)
         at = max(asked, live.view.told_at)

@@ -45,6 +45,7 @@ class Claude:
     name = "claude"
     missing = ""
     lacks: tuple[str, ...] = ()
+    questions = observe.QUESTIONS
     interrupt = b"\x1b"
     interrupt_line = headless.INTERRUPT
 
