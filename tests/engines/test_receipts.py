@@ -210,9 +210,7 @@ def test_g2_killed_again_and_again_while_they_are_handed_over(team: Team) -> Non
 
 def test_g3_urgent_and_interrupt_in_between(team: Team) -> None:
     team.role("worker", **ALLOW)
-    amy = team.run(
-        prompt='[[hold h ; tool Bash {"command":"touch go"} ; hold i ; say worked]]'
-    )
+    amy = team.run(prompt='[[hold h ; tool Bash {"command":"touch go"} ; hold i ; say worked]]')
     team.claude.wait_held("h")
     amy.wait("working (thinking)")
     messages = numbered("mixed")

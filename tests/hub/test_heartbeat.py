@@ -77,7 +77,9 @@ def test_g5_idle_while_the_hub_was_away_counts(pen: Pen) -> None:
     wait_until(lambda: len(beats(pen)) == 1)
 
 
-@pytest.mark.parametrize(("condition", "count"), [("true", 1), ("false", 0), ("test -n \"$BULLPEN_ACTOR\"", 1)])
+@pytest.mark.parametrize(
+    ("condition", "count"), [("true", 1), ("false", 0), ('test -n "$BULLPEN_ACTOR"', 1)]
+)
 def test_g5_the_condition_decides(pen: Pen, condition: str, count: int) -> None:
     marked = f"touch asked; {condition}"
     role(pen, idle_timeout="1s", message="met", condition=marked)

@@ -186,6 +186,9 @@ class Engine(Protocol):
         """What is written to `message_socket` to give it a prompt; empty: it has no such."""
         ...
 
+    # The hook that shows that a prompt was taken; empty: it has none.
+    taken: str
+
     def prompt_of(self, hook: Mapping[str, Any]) -> str:
         """The prompt that a hook shows to have been taken; empty: none."""
         ...
@@ -236,10 +239,28 @@ def find_program(env: Mapping[str, str], variable: str, name: str, package: str)
     return str(Path(found).absolute())
 
 
+# What a paste cannot hold, as pictures of it: it would end the paste, or be a key.
+PICTURES = {
+    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+}
+MOST_LINES = 100
+
+
+def plain(text: str) -> str:
+    """As a paste can hold it."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").translate(PICTURES)
+
+
 def pasted(text: str) -> bytes:
     """A prompt as a paste, and Enter: line breaks in it do not send it off in pieces."""
-    clean = "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
-    return b"\x1b[200~" + clean.encode("utf-8", "replace") + b"\x1b[201~\r"
+    return b"\x1b[200~" + plain(text).encode("utf-8", "replace") + b"\x1b[201~\r"
+
+
+def clearing(text: str) -> bytes:
+    """The keys that take away what an earlier try left of a text in a prompt, line by line."""
+    return b"\x15\x7f" * min(plain(text).count("\n") + 4, MOST_LINES)
 
 
 def state_of_hook(event: str, tool: str) -> State | None:
@@ -299,6 +320,7 @@ class NoConversation:
     def read_state_file(self, text: bytes) -> StateFile | None:
         return None
 
+    taken = ""
     typing_seconds = 0.0
 
     def typed(self, text: str) -> tuple[bytes, ...]:

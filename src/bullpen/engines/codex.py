@@ -33,7 +33,9 @@ from bullpen.engines.base import (
     Said,
     Start,
     Used,
+    clearing,
     find_program,
+    plain,
 )
 from bullpen.engines.own_home import fed, find_origin, link, merged, own_directory
 from bullpen.errors import BullpenError, Kind
@@ -88,13 +90,6 @@ RECONNECTING = re.compile(r"Reconnecting\D*(\d+)/\d+")
 TAKEN = "UserPromptSubmit"
 BETWEEN_TOOLS = ("PreToolUse", "PostToolUse")
 CLOCKS = 5.0  # seconds by which times of files and ours may differ
-MOST_LINES = 100  # in its prompt; more are one word there
-# What a terminal would act on, as pictures of it; line breaks and tabs are text in a paste.
-PICTURES = {
-    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
-    0x7F: 0x2421,
-    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
-}
 
 
 class Codex(NoConversation):
@@ -114,6 +109,7 @@ class Codex(NoConversation):
         " as line feeds, the last one without blanks at its end",
         "the hub from inside its own sandbox (`bullpen` in a command)",
     )
+    taken = TAKEN
     interrupt = b"\x1b"
     # A turn goes on for a moment after its Stop. A prompt that comes then is taken into that turn,
     # and never answered.
@@ -198,8 +194,8 @@ class Codex(NoConversation):
 
     def typed(self, text: str) -> tuple[bytes, ...]:
         # After `@x` or `$x` Enter would choose from a list: so a line break comes between.
-        keys = f"\x1b[200~{_plain(text)}\n\x1b[201~\r"
-        return _clearing(text), keys.encode("utf-8", "replace")
+        keys = f"\x1b[200~{plain(text)}\n\x1b[201~\r"
+        return clearing(text), keys.encode("utf-8", "replace")
 
     def prompt_of(self, hook: Mapping[str, Any]) -> str:
         return _text(hook.get("prompt")) if hook.get("hook_event_name") == TAKEN else ""
@@ -264,16 +260,6 @@ def _told(line: bytes) -> set[str]:
     if kind not in (("response_item", "message", who) for who in ("user", "developer")):
         return set()
     return set().union(*map(ids_in, texts))
-
-
-def _clearing(text: str) -> bytes:
-    """The keys that take away what an earlier try left in its prompt, line by line."""
-    return b"\x15\x7f" * min(_plain(text).count("\n") + 4, MOST_LINES)
-
-
-def _plain(text: str) -> str:
-    """As a paste can hold it: a control character would end the paste, or be a key."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").translate(PICTURES)
 
 
 # ── configuration ────────────────────────────────────────────────────────────

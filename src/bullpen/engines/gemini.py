@@ -31,7 +31,9 @@ from bullpen.engines.base import (
     Said,
     Start,
     Used,
+    clearing,
     find_program,
+    plain,
 )
 from bullpen.engines.own_home import fed, find_origin, link, merged, own_directory
 from bullpen.errors import BullpenError, Kind
@@ -100,14 +102,7 @@ SHELL = TOOLS["Bash"]
 ALLOW, DENY = 500, 999  # priorities; what the person allows in a dialog has 950
 QUESTIONS = ("ask_user", "exit_plan_mode")
 CLOCKS = 5.0  # seconds by which times of files and ours may differ
-MOST_LINES = 100  # in its prompt; more are one word there
 READ_BYTES = 32 << 10  # of a paste, in `typing_seconds`
-# What a terminal would act on, as pictures of it; line breaks and tabs are text in a paste.
-PICTURES = {
-    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
-    0x7F: 0x2421,
-    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
-}
 
 
 class Gemini(NoConversation):
@@ -126,6 +121,7 @@ class Gemini(NoConversation):
         " as pictures of them (\u241b), line ends as line feeds, the last one without blanks at its"
         " end; it drops characters without width; between tools < and > arrive as &lt; and &gt;",
     )
+    taken = "BeforeAgent"
     interrupt = b"\x1b"
     # It takes an Enter that it reads within 40 ms of a paste as part of it, and reads slowly at
     # the end of a turn; right after its start it loses what is typed.
@@ -226,7 +222,7 @@ class Gemini(NoConversation):
         # A backslash before Enter, or `@x`, would keep it from being sent: a line break does not.
         paste = f"\x1b[200~{_plain(text)}\n\x1b[201~".encode("utf-8", "replace")
         pauses = (b"",) * (len(paste) // READ_BYTES)
-        return _clearing(text), paste, *pauses, b"\r"
+        return clearing(text), paste, *pauses, b"\r"
 
     def prompt_of(self, hook: Mapping[str, Any]) -> str:
         return _text(hook.get("prompt")) if hook.get("hook_event_name") == "BeforeAgent" else ""
@@ -304,16 +300,10 @@ def _told(line: bytes) -> set[str]:
     return set().union(*map(ids_in, texts))
 
 
-def _clearing(text: str) -> bytes:
-    """The keys that take away what an earlier try left in its prompt, line by line."""
-    return b"\x15\x7f" * min(_plain(text).count("\n") + 4, MOST_LINES)
-
-
 def _plain(text: str) -> str:
-    """As a paste can hold it: a control character would end the paste, or be a key; and what
-    follows an @ would be read as a file, or asked for in a dialog."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    return lines.translate(PICTURES).replace("@", "\\@")
+    """As a paste can hold it; what follows an @ would be read as a file, or asked for in a
+    dialog."""
+    return plain(text).replace("@", "\\@")
 
 
 # ── settings ─────────────────────────────────────────────────────────────────

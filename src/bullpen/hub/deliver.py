@@ -11,6 +11,7 @@ import asyncio
 import fcntl
 import logging
 import socket
+import sqlite3
 import struct
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,6 +44,11 @@ SOCKET, HOOK, PASTE, LINES = "socket", "hook", "paste", "lines"
 CONTEXT_BYTES = 8 << 10  # of what a hook may add
 LINE_BYTES = 4000
 SHOWN_SECONDS = 10.0  # idle for so long after a hand-over, it has not arrived
+LAST_PROMPT = (
+    "SELECT time FROM events WHERE kind = 'hook.received' AND agent = ?"
+    " AND json_extract(data, '$.event') = ? AND json_extract(data, '$.run') = ?"
+    " ORDER BY id DESC LIMIT 1"
+)
 SIOCOUTQ = 0x5411  # how many bytes the other side has not read yet
 AGAIN_SECONDS = 0.2
 INTERRUPT_SECONDS = 5.0
@@ -164,7 +170,7 @@ class Delivery:
             case HandOver(messages=messages):
                 return await self._hand_over(live, engine, messages, idle_input)
             case Interrupt():
-                return await self._interrupt(live, engine)
+                return await self._interrupt(live, engine, idle_input)
             case Wait(why=why):
                 self._why[live.agent.name] = why
                 is_typing = isinstance(state, Idle) and idle_input < TYPING_SECONDS
@@ -189,6 +195,8 @@ class Delivery:
         self, live: Live, engine: Engine, messages: Sequence[Message], idle_input: float
     ) -> float | None:
         channel = _channel(engine, live)
+        if channel == PASTE:
+            await self._remember_prompt(live, engine)
         if channel == PASTE and not self._is_prompt_empty(live, idle_input):
             self._why[live.agent.name] = "somebody may have typed half a line in its terminal"
             return None
@@ -241,6 +249,18 @@ class Delivery:
         except OSError:
             return False
 
+    async def _remember_prompt(self, live: Live, engine: Engine) -> None:
+        """When a prompt was last taken is in the log, should an earlier hub have heard of it."""
+        run, name = live.agent.run, live.agent.name
+        if run in self._prompted or not engine.taken:
+            return
+
+        def last(database: sqlite3.Connection) -> list[tuple[float]]:
+            return database.execute(LAST_PROMPT, (name, engine.taken, run)).fetchall()
+
+        found = await asyncio.wrap_future(self._supervisor.store.write(last))
+        self._prompted[run] = found[0][0] if found else 0.0
+
     def _is_prompt_empty(self, live: Live, idle_input: float) -> bool:
         """Nobody has typed since its prompt was last taken, or ever."""
         prompted = self._prompted.get(live.agent.run)
@@ -248,22 +268,24 @@ class Delivery:
             return True
         return prompted is not None and time.time() - idle_input <= prompted
 
-    async def _interrupt(self, live: Live, engine: Engine) -> float | None:
+    async def _interrupt(self, live: Live, engine: Engine, idle_input: float) -> float | None:
         self._why[live.agent.name] = "its turn is being interrupted"
         run, now = live.agent.run, time.monotonic()
         if engine.interrupt and now - self._interrupted.get(run, -1e9) > INTERRUPT_SECONDS:
             self._interrupted[run] = now
+            # Our own key is no half line of a person; an empty prompt stays one.
+            was_empty = self._is_prompt_empty(live, idle_input)
             try:
                 await holders.type_into(
                     self._supervisor.home.socket(live.agent.name), engine.interrupt
                 )
+                if was_empty:
+                    self._typed[run] = time.time()
             except (OSError, TimeoutError, BullpenError) as error:
                 self._why[live.agent.name] = f"it cannot be interrupted: {error}"
         return INTERRUPT_SECONDS
 
-    async def _look_for(
-        self, live: Live, engine: Engine, queue: Sequence[Message]
-    ) -> float | None:
+    async def _look_for(self, live: Live, engine: Engine, queue: Sequence[Message]) -> float | None:
         """Handed over, and no prompt showed it: the transcript may. Of an agent that is idle and
         was for a while, what is not there did not arrive."""
         under_way = [message for message in queue if message.status == "sent"]

@@ -80,32 +80,34 @@ class Permissions:
             await self.supervisor.observe(live, None, _draft(live, "hook.received", data))
             return ""
         approval = self.approvals.find(run, ask)
-        if approval is None:
-            if not live.is_running:
-                return ""
-            is_question = request.tool in get_engine(live.agent.engine).questions
-            told = None
-            if not is_question:
-                told = await asyncio.to_thread(self._instructions, live.agent)
-            await self._note(live, ask, request, asked, is_reviewed=told is not None)
-            review = ""
-            if told is not None:
-                reviewed = await self.reviewer.review(live.agent, request, told)
-                word, review = reviewed.verdict.word, _redactor.text(reviewed.verdict.reason)
-                # The dialog is open meanwhile.
-                is_late = bool(settled_elsewhere(asked, live.view, is_waited_for=True))
-                await self._record(live, request, reviewed, review, is_late=is_late)
-                if word != "ASK_USER" and not is_late:
-                    return decision_json(allow=word == "ALLOW", message=review)
-            if settled_elsewhere(asked, live.view, is_waited_for=True):
-                return ""
-            if self.approvals.open_of(run) >= MOST_OPEN:
-                return ""  # whoever asks for so much at once is answered in its terminal
-            opening = self.approvals.ask(live, ask, request, asked, review)
-            approval = await asyncio.shield(opening)
-            if is_question:
-                return ""  # it has more than two answers: the terminal has them
-        return await self._wait(approval)
+        if approval is not None:
+            return await self._wait(approval)
+        if not live.is_running:
+            return ""
+        if request.tool in get_engine(live.agent.engine).questions:
+            # It has more than two answers: the terminal has them.
+            await self._note(live, ask, request, asked, is_reviewed=False)
+            await asyncio.shield(self.approvals.ask(live, ask, request, asked, ""))
+            return ""
+        return await self._decide(live, ask, request, asked)
+
+    async def _decide(self, live: Live, ask: str, request: Request, asked: float) -> str:
+        told = await asyncio.to_thread(self._instructions, live.agent)
+        await self._note(live, ask, request, asked, is_reviewed=told is not None)
+        review = ""
+        if told is not None:
+            reviewed = await self.reviewer.review(live.agent, request, told)
+            word, review = reviewed.verdict.word, _redactor.text(reviewed.verdict.reason)
+            # The dialog is open meanwhile.
+            is_late = bool(settled_elsewhere(asked, live.view, is_waited_for=True))
+            await self._record(live, request, reviewed, review, is_late=is_late)
+            if word != "ASK_USER" and not is_late:
+                return decision_json(allow=word == "ALLOW", message=review)
+        is_settled = settled_elsewhere(asked, live.view, is_waited_for=True)
+        if is_settled or self.approvals.open_of(live.agent.run) >= MOST_OPEN:
+            return ""  # whoever asks for so much at once is answered in its terminal
+        opening = self.approvals.ask(live, ask, request, asked, review)
+        return await self._wait(await asyncio.shield(opening))
 
     async def _wait(self, approval: Approval) -> str:
         limit = self.supervisor.settings.ask_timeout

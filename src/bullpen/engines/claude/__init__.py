@@ -21,8 +21,8 @@ from bullpen.engines.base import (
 )
 from bullpen.engines.claude import headless, limits, observe
 from bullpen.engines.claude.config import Config, choose_config, has_conversation, make_ready
-from bullpen.engines.claude.transcript import find_shown
 from bullpen.engines.claude.settings import check, make_servers, make_settings
+from bullpen.engines.claude.transcript import find_shown
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.agent import Agent
 from bullpen.model.role import Role
@@ -131,6 +131,7 @@ class Claude:
     def read_state_file(self, text: bytes) -> StateFile | None:
         return observe.read_state_file(text)
 
+    taken = TAKEN
     typing_seconds = 0.0
 
     def typed(self, text: str) -> tuple[bytes, ...]:
