@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import engine_hooks, events, holders, hub, screens, starts, storm, trees
+from bench import engine_hooks, events, holders, hub, messages, screens, starts, storm, trees
 from bench.table import Row, show
 
 
@@ -20,6 +20,7 @@ def main() -> None:
     rows += storm.rows()
     rows += events.rows()
     rows += hub.rows()
+    rows += messages.rows()
     rows += engine_hooks.rows()
     show(rows)
     missed = [row for row in rows if not row.met]

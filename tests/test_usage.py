@@ -288,6 +288,74 @@ def test_o1_what_counts(form: Form) -> None:
     ]
 
 
+def renamed(body: dict[str, Any], name: str) -> dict[str, Any]:
+    """The metrics of another program."""
+    for metric in body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]:
+        metric["name"] = name
+    return body
+
+
+@each_form
+def test_o1_what_counts_of_gemini(form: Form) -> None:
+    kinds = {"input": 100, "tool": 5, "output": 10, "thought": 7, "cache": 40, "imagined": 3}
+    tokens = metrics(token=[point(count, type=kind) for kind, count in kinds.items()])
+    requests = metrics(
+        token=[
+            point(6, status_code=200),
+            point(1, status_code=401),
+            point(1, status_code="401", error_type="ApiError"),
+            point(1),
+        ]
+    )
+    found = []
+    for body, name in ((tokens, "token.usage"), (requests, "api.request.count")):
+        data = encoded(renamed(body, f"gemini_cli.{name}"), form)
+        found += counted_metrics(otlp.read_metrics(data, form))[0]
+    assert [(one.field, one.amount) for one in found] == [
+        ("input", 100),
+        ("input", 5),
+        ("output", 10),
+        ("output", 7),
+        ("cache_read", 40),
+        ("requests", 6),
+    ]
+    assert len({one.key for one in found}) == len(found)
+    entries = logs(
+        record("gemini_cli.tool_call", duration_ms=991), record("gemini_cli.api_request")
+    )
+    told = counted_logs(otlp.read_logs(encoded(entries, form), form))
+    assert [(one.field, one.amount) for one in told] == [("tool_calls", 1), ("tool_seconds", 0.991)]
+
+
+def codex_response(at: int, kind: str = "response.completed", **counts: Any) -> dict[str, Any]:
+    named = {"event.kind": kind, "event.timestamp": f"T{at}", "model": "gpt-5"}
+    return record("codex.sse_event", at=0, **named, **counts)
+
+
+@each_form
+def test_o1_what_counts_of_codex(form: Form) -> None:
+    entries = logs(
+        codex_response(1, input_token_count="100", cached_token_count=64, output_token_count="10"),
+        codex_response(1, duration_ms="0"),  # its end, told without what it used
+        codex_response(2, kind="response.created", input_token_count="100"),
+        codex_response(3, input_token_count="7", output_token_count="x"),
+        codex_response(4, input_token_count="-7", output_token_count="9" * 20),
+        codex_response(5, input_token_count="1", cached_token_count=2, output_token_count="0.5"),
+        record("codex.api_request"),
+        record("codex.tool_result", duration_ms="55"),
+    )
+    told = counted_logs(otlp.read_logs(encoded(entries, form), form))
+    assert [(one.field, one.amount) for one in told] == [
+        *[("requests", 1), ("input", 36), ("cache_read", 64), ("output", 10)],
+        *[("requests", 1), ("input", 7), ("cache_read", 0)],
+        *[("requests", 1), ("cache_read", 0)],
+        *[("requests", 1), ("cache_read", 2)],
+        *[("tool_calls", 1), ("tool_seconds", 0.055)],
+    ]
+    assert {one.model for one in told if one.field == "requests"} == {"gpt-5"}
+    assert len({one.key for one in told}) == 5
+
+
 def test_o1_the_same_again_has_the_same_key_and_nothing_else_has() -> None:
     def keys(*points: dict[str, Any], temporality: int = 2) -> list[bytes]:
         data = encoded(metrics(temporality, token=list(points)), "json")
@@ -501,13 +569,10 @@ def view(state: State, filed_at: float = 0.0) -> View:
 
 def test_o3_only_who_still_waits_for_that_moment_is_woken_up() -> None:
     parked = view(Idle(limited_until=50.0), filed_at=10)
-    assert is_parked(parked, 50.0, None)
-    assert not is_parked(parked, 40.0, None)  # parked anew since
-    assert not is_parked(view(Idle()), 50.0, None)
-    assert not is_parked(view(Working()), 50.0, None)
-    # A hub that was killed when it was about to type: its word counts if something came of it.
-    assert is_parked(parked, 50.0, typed_at=51)
-    assert not is_parked(view(Idle(limited_until=50.0), filed_at=52), 50.0, typed_at=51)
+    assert is_parked(parked, 50.0)
+    assert not is_parked(parked, 40.0)  # parked anew since
+    assert not is_parked(view(Idle()), 50.0)
+    assert not is_parked(view(Working()), 50.0)
 
 
 # ── how it is shown ──

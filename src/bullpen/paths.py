@@ -100,6 +100,10 @@ class Home:
             return self._socket(f"{HUB}.sock", temp)
         return self._socket(f"agent.{names.check_worktree_name(name)}.sock", temp)
 
+    def message_socket(self, name: str) -> Path:
+        """Where an agent's program may listen for messages."""
+        return self._socket(f"message.{names.check_worktree_name(name)}.sock", TEMP)
+
     @property
     def factory_socket(self) -> Path:
         """Where the process listens that holders are forked from."""

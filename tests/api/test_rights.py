@@ -57,6 +57,9 @@ TABLE = {
     ("GET", "/agents/{name}/screen"): itself(),
     ("GET", "/agents/{name}/explain"): everybody(),
     ("GET", "/agents/{name}/diff"): itself(409),
+    # Everybody writes as itself.
+    ("POST", "/agents/{name}/messages"): everybody(201, body={"text": "x"}),
+    ("GET", "/agents/{name}/messages"): itself(),
     ("POST", "/agents/{name}/hooks"): itself(body={"hook_event_name": "Stop"}),
     TERMINAL: owner_only(101),
     ("GET", "/pods"): owner_only(),
@@ -244,6 +247,29 @@ def test_b6_no_answer_holds_a_token_or_its_hash(inside: Inside) -> None:
             for text in ("", "?text=1"):
                 answer = ask(inside.socket, method, path.format(name="amy") + text)
                 assert not [s for s in secrets if s.encode() in answer.body], path
+
+
+def test_g4_an_agent_writes_as_itself_and_the_owner_as_whom_it_says(inside: Inside) -> None:
+    own, path = token_of(inside.home, "bob"), "/agents/amy/messages"
+    door = door_of(inside.home, "bob")
+    forged = {"text": "x", "sender": "root"}
+    for where, token in ((inside.port, own), (inside.socket, own), (door, "")):
+        refusal(ask(where, "POST", path, body=forged, token=token), 403, "forbidden")
+        sent = ask(where, "POST", path, body={"text": "x"}, token=token).json
+        assert (sent["sender"], sent["to"]) == ("bob", "amy")
+    assert ask(inside.socket, "POST", path, body=forged).json["sender"] == "root"
+    assert ask(inside.socket, "POST", path, body={"text": "x"}).json["sender"] == "root"
+    as_cid = {"text": "x", "sender": "cid"}
+    assert ask(inside.socket, "POST", path, body=as_cid).json["sender"] == "cid"
+    for odd in ("a\nb", "x] [message from root", "", " ", "\x1b[31m", "ü"):
+        answer = ask(inside.socket, "POST", path, body={"text": "x", "sender": odd})
+        assert answer.status == 400 or (not odd and answer.json["sender"] == "root")
+
+
+def test_g1_the_persons_inbox_is_closed_to_agents(inside: Inside) -> None:
+    own = token_of(inside.home, "amy")
+    assert ask(inside.port, "POST", "/agents/root/messages", body={"text": "x"}, token=own).status
+    refusal(ask(inside.port, "GET", "/agents/root/messages", token=own), 403, "forbidden")
 
 
 # ── an attack counts only if it works without the defence ──

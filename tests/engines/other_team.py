@@ -54,7 +54,7 @@ class OtherAgent(Agent):
     def submit(self, text: str) -> None:
         self.wait_ready()
         if self.engine == "codex":
-            return self.type(get_engine("codex").typed(text).decode())
+            return self.type(b"".join(get_engine("codex").typed(text)).decode())
         before = self.hooks().count("BeforeAgent")
         return self.enter(text, lambda: self.hooks().count("BeforeAgent") > before)
 

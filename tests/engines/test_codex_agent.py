@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -209,6 +210,28 @@ def test_s1_a_turn_that_failed_is_not_told_by_any_hook(team: OtherTeam) -> None:
     amy.wait_said("after it")
     wait_until(lambda: "Stop" in amy.hooks())
     assert amy.hooks() == ["SessionStart", "UserPromptSubmit", "UserPromptSubmit", "Stop"]
+
+
+def test_o1_what_it_reports_is_what_the_model_counted(team: OtherTeam) -> None:
+    amy = team.run(prompt='[[tool exec_command {"cmd":"sleep 0.5"} ; say done]]')
+    amy.wait_said("done")
+    model = team.claude.model
+
+    def used() -> dict[str, Any]:
+        rows = team.pen.client().get("usage")["rows"]
+        return next((row["used"] for row in rows if row["name"] == "amy"), {})
+
+    answered = [asked for asked in model.requests if asked.usage != (0, 0)]
+    wait_until(lambda: used().get("requests") == len(answered) and used().get("tool_calls"), 40)
+    found = used()
+    assert (found["input"], found["output"]) == model.usage
+    assert (found["tool_calls"], found["usd"]) == (1, 0)
+    assert 0.5 <= found["tool_seconds"] < 10
+    assert team.pen.stop("amy", 15)["words"].startswith("exited")
+    assert (
+        used()["input"],
+        used()["output"],
+    ) == model.usage  # what it sends at its end adds nothing
 
 
 def test_k_stop_ends_it(team: OtherTeam) -> None:

@@ -4,6 +4,7 @@ import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,6 +161,29 @@ def test_e7_clear_begins_a_conversation_which_is_followed(team: OtherTeam) -> No
     before = amy.conversation
     amy.wait_ready()
     amy.enter("/clear", lambda: amy.conversation != before)
+
+
+def test_o1_what_it_reports_is_what_the_model_counted(team: OtherTeam) -> None:
+    team.role("worker", permissions={"allow": ["Bash(sleep:*)"]})
+    amy = team.run(prompt='[[tool run_shell_command {"command":"sleep 0.5"} ; say done]]')
+    amy.wait_said("done")
+    model = team.claude.model
+
+    def used() -> dict[str, Any]:
+        rows = team.pen.client().get("usage")["rows"]
+        return next((row["used"] for row in rows if row["name"] == "amy"), {})
+
+    answered = [asked for asked in model.requests if asked.usage != (0, 0)]
+    wait_until(lambda: used().get("requests") == len(answered) and used().get("tool_calls"), 40)
+    found = used()
+    assert (found["input"], found["output"]) == model.usage
+    assert (found["tool_calls"], found["usd"]) == (1, 0)
+    assert 0.5 <= found["tool_seconds"] < 10
+    assert team.pen.stop("amy", 15)["words"].startswith("exited")
+    assert (
+        used()["input"],
+        used()["output"],
+    ) == model.usage  # what it sends at its end adds nothing
 
 
 def test_k_stop_ends_it_with_its_own_farewell(team: OtherTeam) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -118,8 +119,23 @@ def test_s3_a_question_to_the_person_is_a_block(team: Team) -> None:
     amy = team.run(prompt=f"[[tool AskUserQuestion {json.dumps(question)} ; say so be it]]")
     amy.wait("blocked (question: AskUserQuestion)")
     amy.wait_screen("Which bird?")
-    amy.type("\r")
-    amy.wait_said("so be it")
+
+    def waiting() -> list[dict[str, Any]]:
+        return team.pen.client().get("approvals")["approvals"]
+
+    wait_until(lambda: [each["state"]["reachable"] for each in waiting()] == [False])
+    (asked,) = waiting()
+    assert amy.words == "blocked (question: AskUserQuestion)"
+    refused = team.cli("approve", str(asked["id"]))
+    assert "can only be answered in amy's terminal" in refused.err
+
+    def answered() -> bool:  # a dialog ignores keys for a moment after it is drawn
+        amy.type("\r")
+        return "● so be it" in amy.screen()
+
+    wait_until(answered)
+    amy.wait("idle")
+    wait_until(lambda: waiting() == [])
 
 
 def test_s1_what_happened_while_the_hub_was_away_is_known_after(team: Team) -> None:

@@ -3,7 +3,7 @@
 A hot verb asks the running hub for finished text and prints it, in little more time than
 the interpreter takes to start; so nothing heavy is imported here (no click, os.path, json,
 socket, re). Whatever is not plain (an option it does not know, a doubt about the home, no
-hub, any answer but 200) is left to `bullpen.cli.main`, which starts from the beginning and
+hub, any answer but the good one) is left to `bullpen.cli.main`, which starts from the beginning and
 does the whole thing: only requests that may be made twice belong here.
 """
 
@@ -18,6 +18,9 @@ ANSWER_SECONDS = 10.0
 
 def main() -> None:
     """Entry point of the installed command."""
+    if sys.argv[1:2] == ["send"]:
+        # Chosen once: if no answer comes, the whole command line sends the same message again.
+        sys.argv[2:2] = [f"--id=m-{posix.urandom(6).hex()}"]
     words = sys.argv[1:]
     code = run(words, posix.environ) if words and words[0] in VERBS else None
     if code is not None:
@@ -81,7 +84,36 @@ def _hook(words: list[str], environ: reach.Environment) -> int | None:
     return 0
 
 
-VERBS = {"list": _list, "status": _status, "hook": _hook}
+def _send(words: list[str], environ: reach.Environment) -> int | None:
+    parsed = _parse(words, values=("--id", "--priority"), places=2)
+    if parsed is None or len(parsed[1]) != 2 or "--id" not in parsed[0]:
+        return None
+    options, (name, text) = parsed
+    fields = {
+        "text": text,
+        "id": options["--id"],
+        "priority": options.get("--priority", "normal"),
+    }
+    inner = ",".join([f'"{key}":"{_escaped(value)}"' for key, value in fields.items()])
+    try:
+        body = f"{{{inner}}}".encode()
+    except UnicodeEncodeError:
+        return None  # bytes that are no text
+    return _show(f"/agents/{wire.quoted(name)}/messages", "&text=1", environ, body)
+
+
+def _inbox(words: list[str], environ: reach.Environment) -> int | None:
+    # No --json: only the whole command line writes control characters of others as ASCII.
+    parsed = _parse(words, flags=("--full",), places=1)
+    if parsed is None:
+        return None
+    options, names = parsed
+    name = names[0] if names else environ.get(b"BULLPEN_ACTOR") or "root"
+    query = _for_people(environ) + ("&full=1" if "--full" in options else "")
+    return _show(f"/agents/{wire.quoted(name)}/messages", query, environ)
+
+
+VERBS = {"list": _list, "status": _status, "hook": _hook, "send": _send, "inbox": _inbox}
 
 
 def _parse(
@@ -118,17 +150,26 @@ def _for_people(environ: reach.Environment) -> str:
     return f"&text=1&colour={colour:d}&columns={columns}"
 
 
-def _show(path: str, query: str, environ: reach.Environment) -> int | None:
-    """Ask, and print the answer."""
+def _escaped(text: str) -> str:
+    """As it stands in a string of JSON."""
+    table = {code: f"\\u{code:04x}" for code in range(32)}
+    return text.translate({**table, 34: '\\"', 92: "\\\\"})
+
+
+def _show(path: str, query: str, environ: reach.Environment, body: bytes = b"") -> int | None:
+    """Ask, or with a body send it, and print the answer."""
     socket = reach.find_socket(environ)
     if socket is None:
         return None
     target = f"{path}?{query[1:]}" if query else path
+    method, good, headers = "GET", 200, reach.headers(environ)
+    if body:
+        method, good, headers["content-type"] = "POST", 201, "application/json"
     try:
-        answer = wire.request(socket, "GET", target, reach.headers(environ), timeout=ANSWER_SECONDS)
+        answer = wire.request(socket, method, target, headers, body, ANSWER_SECONDS)
     except (wire.HubError, OSError, ValueError):
         return None
-    if answer.status != 200:
+    if answer.status != good:
         return None
     _tell_version(answer.headers.get("bullpen-version", __version__))
     text = answer.body

@@ -46,6 +46,10 @@ SECTIONS = {
         "approve": "Let an agent go on",
         "deny": "Refuse what an agent wants to do",
     },
+    "Talk": {
+        "send": "Write to an agent, to a pod, or to the person",
+        "inbox": "Print what was written to you, or to an agent",
+    },
     "Look": {
         "attach": "Attach this terminal to an agent's",
         "peek": "Print the current screen of an agent",

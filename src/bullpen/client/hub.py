@@ -41,6 +41,12 @@ class HubClient:
         answer = self._request("GET", path, {**query, "text": 1}, b"", again=True)
         return answer.body.decode()
 
+    def post_text(self, *path: str, body: Any, again: bool = False, **query: Any) -> str:
+        """The same for what changes something; `again` as for `post`."""
+        data = json.dumps(body).encode()
+        answer = self._request("POST", path, {**query, "text": 1}, data, again=again)
+        return answer.body.decode()
+
     def post(self, *path: str, body: Any = None, again: bool = False, **query: Any) -> Any:
         """`again`: asking twice is the same as asking once, so a hub that dies is asked again."""
         return self._json("POST", path, query, body, again=again)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from bullpen.errors import BullpenError, Kind
+from bullpen.model.agent import Agent
 from bullpen.model.role import Role
 from bullpen.model.state import Blocked, Idle, State, Told, Working
 
@@ -33,6 +34,7 @@ class Start:
     env: Mapping[str, str] = field(default_factory=dict)  # what the program gets anyway
     url: str = ""  # of the hub
     hook: tuple[str, ...] = ()  # the command that hands an event to the hub
+    socket: Path = Path()  # where its program may listen for messages
     ask: tuple[str, ...] = ()  # the command that asks the hub for a permission, and waits
     conversation: str = ""  # to be continued; empty: a new one
     is_trusted: bool = False  # whether the repository's own settings and hooks may be used
@@ -52,6 +54,7 @@ class Prepared:
     files: Mapping[str, str] = field(default_factory=dict)
     conversation: str = ""  # its id, where we choose it; else a hook will tell
     state_files: str = ""
+    message_socket: str = ""  # where it listens for messages, if it can
     first_input: bytes = b""
 
 
@@ -149,6 +152,8 @@ class Engine(Protocol):
     missing: str
     # What it cannot do that others can; for `bullpen doctor`.
     lacks: tuple[str, ...]
+    # Tools by which it asks the person something that is no permission.
+    questions: frozenset[str]
 
     def prepare(self, start: Start) -> Prepared:
         """How to start it in a terminal; refuses what the program cannot do."""
@@ -170,8 +175,31 @@ class Engine(Protocol):
         """What a file in `state_files` says; None if it is none of these."""
         ...
 
-    def typed(self, text: str) -> bytes:
-        """The keys that give a prompt to a program that waits for one; empty: it takes none."""
+    def typed(self, text: str) -> tuple[bytes, ...]:
+        """The keys that give a prompt to a program that waits for one, in parts between which
+        `typing_seconds` have to pass; empty: it takes none."""
+        ...
+
+    typing_seconds: float
+
+    def message_line(self, text: str) -> bytes:
+        """What is written to `message_socket` to give it a prompt; empty: it has no such."""
+        ...
+
+    # The hook that shows that a prompt was taken; empty: it has none.
+    taken: str
+
+    def prompt_of(self, hook: Mapping[str, Any]) -> str:
+        """The prompt that a hook shows to have been taken; empty: none."""
+        ...
+
+    def add(self, event: str, text: str) -> str:
+        """What the hook of a tool is answered to show the model a text; empty for hooks that
+        cannot."""
+        ...
+
+    def find_shown(self, agent: Agent, ids: set[str], since: float) -> set[str]:
+        """Which of these ids of messages are in its transcripts written since then."""
         ...
 
     # The keys that end what it is doing; empty: it has none.
@@ -211,10 +239,28 @@ def find_program(env: Mapping[str, str], variable: str, name: str, package: str)
     return str(Path(found).absolute())
 
 
+# What a paste cannot hold, as pictures of it: it would end the paste, or be a key.
+PICTURES = {
+    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+}
+MOST_LINES = 100
+
+
+def plain(text: str) -> str:
+    """As a paste can hold it."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").translate(PICTURES)
+
+
 def pasted(text: str) -> bytes:
     """A prompt as a paste, and Enter: line breaks in it do not send it off in pieces."""
-    clean = "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
-    return b"\x1b[200~" + clean.encode("utf-8", "replace") + b"\x1b[201~\r"
+    return b"\x1b[200~" + plain(text).encode("utf-8", "replace") + b"\x1b[201~\r"
+
+
+def clearing(text: str) -> bytes:
+    """The keys that take away what an earlier try left of a text in a prompt, line by line."""
+    return b"\x15\x7f" * min(plain(text).count("\n") + 4, MOST_LINES)
 
 
 def state_of_hook(event: str, tool: str) -> State | None:
@@ -261,6 +307,7 @@ class NoConversation:
     """The defaults of an engine without conversations, headless runs or state files."""
 
     lacks: tuple[str, ...] = ()
+    questions: frozenset[str] = frozenset()
     interrupt = b"\x03"
     interrupt_line = b""
 
@@ -273,8 +320,23 @@ class NoConversation:
     def read_state_file(self, text: bytes) -> StateFile | None:
         return None
 
-    def typed(self, text: str) -> bytes:
+    taken = ""
+    typing_seconds = 0.0
+
+    def typed(self, text: str) -> tuple[bytes, ...]:
+        return ()
+
+    def message_line(self, text: str) -> bytes:
         return b""
+
+    def prompt_of(self, hook: Mapping[str, Any]) -> str:
+        return ""
+
+    def add(self, event: str, text: str) -> str:
+        return ""
+
+    def find_shown(self, agent: Agent, ids: set[str], since: float) -> set[str]:
+        return set()
 
     def refuse(self, event: str, reason: str) -> str:
         return ""

@@ -33,12 +33,15 @@ from bullpen.engines.base import (
     Said,
     Start,
     Used,
+    clearing,
     find_program,
-    pasted,
+    plain,
 )
 from bullpen.engines.own_home import fed, find_origin, link, merged, own_directory
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
+from bullpen.model.agent import Agent
+from bullpen.model.message import ids_in
 from bullpen.model.role import EngineHooks, Role, ShortHook
 from bullpen.model.state import Idle, State, Told, Working
 
@@ -48,6 +51,7 @@ VARIABLE = "CODEX_HOME"
 # In the session directory: what is written for Codex, and what it reads it as.
 CONFIG, RULES, SYSTEM, PROMPT = "codex.toml", "codex.rules", "codex-system.md", "codex-prompt.txt"
 OWN = "codex"
+TRANSCRIPTS = "sessions"  # in that
 TAKEN_OVER = ("auth.json", "AGENTS.md", "prompts")
 SECRET = ("auth.json",)
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -83,6 +87,9 @@ QUIET: dict[str, Any] = {
 # In a terminal it takes a key from the environment only for a provider that names the variable.
 KEY, PROVIDER, OPENAI_URL = "CODEX_API_KEY", "bullpen", "https://api.openai.com/v1"
 RECONNECTING = re.compile(r"Reconnecting\D*(\d+)/\d+")
+TAKEN = "UserPromptSubmit"
+BETWEEN_TOOLS = ("PreToolUse", "PostToolUse")
+CLOCKS = 5.0  # seconds by which times of files and ours may differ
 
 
 class Codex(NoConversation):
@@ -91,15 +98,22 @@ class Codex(NoConversation):
     name = "codex"
     missing = "Codex says nothing before its first prompt"
     lacks: tuple[str, ...] = (
-        "its state before the first prompt",
+        "its state before the first prompt: until then messages wait, also after a restart",
         "the end of a turn that failed: it shows as working until the next prompt",
         "its own dialog while an approval waits in the inbox",
         "rules for tools other than shell commands",
         "tokens of a continued run apart from those before it",
-        "usage and budgets: its telemetry arrives, and is not counted",
+        "the cost of what it uses, and so budgets in USD: tokens and requests are counted",
+        "a refusal of its tools when a budget is used up: its turn is interrupted",
+        "messages as they are: control characters arrive as pictures of them (\u241b), line ends"
+        " as line feeds, the last one without blanks at its end",
         "the hub from inside its own sandbox (`bullpen` in a command)",
     )
+    taken = TAKEN
     interrupt = b"\x1b"
+    # A turn goes on for a moment after its Stop. A prompt that comes then is taken into that turn,
+    # and never answered.
+    typing_seconds = 0.5
 
     def prepare(self, start: Start) -> Prepared:
         if start.role is None:  # started as it is
@@ -147,6 +161,8 @@ class Codex(NoConversation):
             {VARIABLE: str(own), **telemetry(start)},
             files,
             start.conversation if is_known else "",
+            # It holds no state files, but `find_shown` has to know where to look.
+            str(own / TRANSCRIPTS),
         )
 
     def make_ready(self, start: Start, prepared: Prepared) -> None:
@@ -176,8 +192,35 @@ class Codex(NoConversation):
             return ""
         return _conversation_id(hook.get("session_id"))
 
-    def typed(self, text: str) -> bytes:
-        return b"\x15" + pasted(text)
+    def typed(self, text: str) -> tuple[bytes, ...]:
+        # After `@x` or `$x` Enter would choose from a list: so a line break comes between.
+        keys = f"\x1b[200~{plain(text)}\n\x1b[201~\r"
+        return clearing(text), keys.encode("utf-8", "replace")
+
+    def prompt_of(self, hook: Mapping[str, Any]) -> str:
+        return _text(hook.get("prompt")) if hook.get("hook_event_name") == TAKEN else ""
+
+    def add(self, event: str, text: str) -> str:
+        if event not in BETWEEN_TOOLS:
+            return ""
+        added = {"hookEventName": event, "additionalContext": text}
+        return json.dumps({"hookSpecificOutput": added})
+
+    def find_shown(self, agent: Agent, ids: set[str], since: float) -> set[str]:
+        found: set[str] = set()
+        if not agent.state_files:  # started as it is
+            return found
+        for file in Path(agent.state_files).glob("*/*/*/rollout-*.jsonl"):
+            try:
+                if file.stat().st_mtime < since - CLOCKS:
+                    continue
+                with file.open("rb") as lines:
+                    for line in lines:
+                        here = {id for id in ids - found if id.encode() in line}
+                        found |= here & _told(line) if here else set()
+            except OSError:
+                continue  # deleted in the meantime
+        return found
 
     def read_line(self, line: bytes) -> tuple[Line, ...]:
         try:
@@ -202,6 +245,21 @@ def _state_of_hook(event: str, tool: str, hook: Mapping[str, Any]) -> State | No
             return Working(tool=tool) if tool else Working(doing="compacting")
         case _:
             return None
+
+
+def _told(line: bytes) -> set[str]:
+    """The ids in what a line of a transcript shows the model to have been told: a prompt, or what
+    a hook added. What it said itself, or read with a tool, proves nothing."""
+    try:
+        fields = json.loads(line)
+        payload = fields["payload"]
+        kind = fields["type"], payload["type"], payload["role"]
+        texts = [_text(part["text"]) for part in payload["content"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return set()
+    if kind not in (("response_item", "message", who) for who in ("user", "developer")):
+        return set()
+    return set().union(*map(ids_in, texts))
 
 
 # ── configuration ────────────────────────────────────────────────────────────

@@ -31,11 +31,15 @@ from bullpen.engines.base import (
     Said,
     Start,
     Used,
+    clearing,
     find_program,
+    plain,
 )
 from bullpen.engines.own_home import fed, find_origin, link, merged, own_directory
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
+from bullpen.model.agent import Agent
+from bullpen.model.message import ids_in
 from bullpen.model.role import EngineHooks, Role, ShortHook
 from bullpen.model.state import Blocked, Idle, State, Told, Working
 
@@ -49,6 +53,7 @@ SETTINGS, RULES, MEMORY = "gemini.json", "gemini-policy.toml", "gemini-instructi
 SYSTEM, PROMPT = "gemini-system.md", "gemini-prompt.txt"
 OWN = "gemini"  # and in that what Gemini CLI makes in every home:
 DIRECTORY = ".gemini"
+TRANSCRIPTS = "tmp"  # in that
 SECRET = (
     "oauth_creds.json",
     "google_accounts.json",
@@ -96,22 +101,31 @@ TOOLS = {
 SHELL = TOOLS["Bash"]
 ALLOW, DENY = 500, 999  # priorities; what the person allows in a dialog has 950
 QUESTIONS = ("ask_user", "exit_plan_mode")
+CLOCKS = 5.0  # seconds by which times of files and ours may differ
+READ_BYTES = 32 << 10  # of a paste, in `typing_seconds`
 
 
 class Gemini(NoConversation):
-    """See the module. It writes no state file, and takes no prompt that is typed in one go: it
-    ignores an Enter that comes with the text, or within 40 ms of it."""
+    """See the module. It writes no state file."""
 
     name = "gemini"
     missing = "Gemini CLI has said nothing yet"
     lacks: tuple[str, ...] = (
-        "prompts typed into its terminal by others",
         "permissions answered from the inbox: only its own dialog can",
         "a refusal in its dialog: it shows as blocked until the next prompt",
         "rules with a pattern for tools other than the shell",
-        "usage and budgets: its telemetry arrives, and is not counted",
+        "the cost of what it uses, and so budgets in USD: tokens and requests are counted, those"
+        " from its cache also as input",
+        "a refusal of its tools when a budget is used up: its turn is interrupted",
+        "messages as they are: an @ arrives as \\@ (it would read that file), control characters"
+        " as pictures of them (\u241b), line ends as line feeds, the last one without blanks at its"
+        " end; it drops characters without width; between tools < and > arrive as &lt; and &gt;",
     )
+    taken = "BeforeAgent"
     interrupt = b"\x1b"
+    # It takes an Enter that it reads within 40 ms of a paste as part of it, and reads slowly at
+    # the end of a turn; right after its start it loses what is typed.
+    typing_seconds = 0.7
 
     def prepare(self, start: Start) -> Prepared:
         if start.role is None:  # started as it is
@@ -164,7 +178,8 @@ class Gemini(NoConversation):
         if role.system_prompt:
             files[SYSTEM] = role.system_prompt
             env["GEMINI_SYSTEM_MD"] = str(start.session / SYSTEM)
-        return Prepared(argv, env, files, conversation)
+        # It holds no state files, but `find_shown` has to know where to look.
+        return Prepared(argv, env, files, conversation, str(own / DIRECTORY / TRANSCRIPTS))
 
     def make_ready(self, start: Start, prepared: Prepared) -> None:
         if start.role is None:
@@ -203,6 +218,37 @@ class Gemini(NoConversation):
             return ""
         return _conversation_id(hook.get("session_id"))
 
+    def typed(self, text: str) -> tuple[bytes, ...]:
+        # A backslash before Enter, or `@x`, would keep it from being sent: a line break does not.
+        paste = f"\x1b[200~{_plain(text)}\n\x1b[201~".encode("utf-8", "replace")
+        pauses = (b"",) * (len(paste) // READ_BYTES)
+        return clearing(text), paste, *pauses, b"\r"
+
+    def prompt_of(self, hook: Mapping[str, Any]) -> str:
+        return _text(hook.get("prompt")) if hook.get("hook_event_name") == "BeforeAgent" else ""
+
+    def add(self, event: str, text: str) -> str:
+        if event != "AfterTool":  # it passes over what is added before one
+            return ""
+        added = {"hookEventName": event, "additionalContext": text}
+        return json.dumps({"hookSpecificOutput": added})
+
+    def find_shown(self, agent: Agent, ids: set[str], since: float) -> set[str]:
+        found: set[str] = set()
+        if not agent.state_files:  # started as it is
+            return found
+        for file in Path(agent.state_files).glob("*/chats/session-*.jsonl"):
+            try:
+                if file.stat().st_mtime < since - CLOCKS:
+                    continue
+                with file.open("rb") as lines:
+                    for line in lines:
+                        here = {id for id in ids - found if id.encode() in line}
+                        found |= here & _told(line) if here else set()
+            except OSError:
+                continue  # deleted in the meantime
+        return found
+
     def read_line(self, line: bytes) -> tuple[Line, ...]:
         try:
             fields = json.loads(line)
@@ -234,6 +280,30 @@ def _blocked(details: object) -> Blocked:
         return Blocked(on="question")
     tool = {"exec": SHELL, "edit": TOOLS["Edit"], "info": TOOLS["WebFetch"]}.get(kind)
     return Blocked(on="permission", tool=tool or str(fields.get("toolName") or kind)[:80])
+
+
+def _told(line: bytes) -> set[str]:
+    """The ids in what a line of a transcript shows the model to have been told: a prompt, or what
+    a hook added. What it said itself, or read with a tool, proves nothing."""
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return set()
+    if not isinstance(fields, dict) or fields.get("type") != "user":
+        return set()
+    texts = []
+    content = fields.get("content")
+    for part in content if isinstance(content, list) else []:
+        of_tool = _fields(_fields(_fields(part).get("functionResponse")).get("response"))
+        added = _text(of_tool.get("output")).rpartition("<hook_context>")
+        texts += [_text(_fields(part).get("text")), added[2] if added[1] else ""]
+    return set().union(*map(ids_in, texts))
+
+
+def _plain(text: str) -> str:
+    """As a paste can hold it; what follows an @ would be read as a file, or asked for in a
+    dialog."""
+    return plain(text).replace("@", "\\@")
 
 
 # ── settings ─────────────────────────────────────────────────────────────────

@@ -128,7 +128,10 @@ class Approvals:
             data |= {"asked": asked, **await asyncio.to_thread(_contents, request)}
             draft = Draft(time.time(), ASKED, live.agent.name, data, key=f"ask:{key}")
             says = f"#{number} waits for you"
-            seen = self._told(live, Blocked(on="permission", tool=request.tool), says, asked)
+            state = live.view.state
+            if not isinstance(state, Blocked):
+                state = Blocked(on="permission", tool=request.tool)
+            seen = self._told(live, state, says, asked)
             (event, *_) = await self.supervisor.observe(live, seen, draft)
             self._take(event)
         return self._shown(key, self._known[key])

@@ -10,6 +10,7 @@ interrupt that did not end the turn is tried again.
 """
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections import defaultdict
@@ -20,11 +21,13 @@ from typing import Literal
 from bullpen.engines import ENGINES
 from bullpen.errors import BullpenError
 from bullpen.hub import holders
+from bullpen.hub.deliver import Delivery
 from bullpen.hub.registry import Live
 from bullpen.hub.supervise import Supervisor
 from bullpen.hub.usage import Usage
 from bullpen.model.agent import Agent
 from bullpen.model.event import Draft
+from bullpen.model.message import BULLPEN, Message
 from bullpen.model.role import Budget
 from bullpen.model.state import Blocked, Working
 from bullpen.model.usage import Level, Verdict, added_up, check, is_set
@@ -90,8 +93,9 @@ class Family:
 class Budgets:
     """Watches what is used; wired by `main`, asked by the hooks."""
 
-    def __init__(self, supervisor: Supervisor, usage: Usage) -> None:
+    def __init__(self, supervisor: Supervisor, usage: Usage, delivery: Delivery) -> None:
         self._supervisor = supervisor
+        self._delivery = delivery
         self._registry = supervisor.registry
         self._usage = usage
         self._said: set[str] = set()  # keys of events that are recorded
@@ -165,6 +169,7 @@ class Budgets:
         key = f"budget:{verdict.level}:{scope.kind}:{scope.name}:{verdict.what}:{agent.run}"
         if key in self._said:
             return
+        text = f"{_whose(scope, agent.name)}: {verdict.words()}"
         data = {
             "run": agent.run,
             "parent": agent.parent,
@@ -174,11 +179,26 @@ class Budgets:
             "what": verdict.what,
             "used": round(verdict.used, 6),
             "limit": verdict.limit,
-            "text": f"{_whose(scope, agent.name)}: {verdict.words()}",
+            "text": text,
         }
         draft = Draft(time.time(), KINDS[verdict.level], agent.name, data, key)
+        await self._tell_parent(live, verdict, text, key)
         await self._supervisor.store.append(draft)
         self._said.add(key)
+
+    async def _tell_parent(self, live: Live, verdict: Verdict, text: str, key: str) -> None:
+        parent = live.agent.parent
+        if verdict.level != "reached" or self._registry.find(parent) is None:
+            return
+        await self._delivery.send(
+            Message(
+                id=f"m-{hashlib.sha256(key.encode()).hexdigest()[:12]}",
+                sender=BULLPEN,
+                to=parent,
+                text=f"{live.agent.name} was stopped. {text}",
+                created=time.time(),
+            )
+        )
 
     async def _interrupt(self, live: Live, now: float) -> None:
         """Once, and again only for a turn that goes on: what ends a turn does other things to a

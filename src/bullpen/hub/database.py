@@ -109,8 +109,28 @@ USAGE = (
     "CREATE TABLE usage_mark (id INTEGER PRIMARY KEY, event INTEGER NOT NULL)",
 )
 
+MESSAGES = (
+    """
+    CREATE TABLE messages (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        sender TEXT NOT NULL,
+        recipient TEXT NOT NULL,
+        text TEXT NOT NULL,
+        priority TEXT NOT NULL,
+        created REAL NOT NULL,
+        sent REAL,
+        channel TEXT NOT NULL,
+        delivered REAL,
+        read REAL
+    )
+    """,
+    "CREATE INDEX messages_recipient ON messages (recipient, number)",
+    "CREATE INDEX messages_open ON messages (recipient) WHERE read IS NULL",
+)
+
 # Step n leads from version n to n + 1 (PRAGMA user_version). Written once, never edited.
-STEPS = (FIRST, COMPONENTS, USAGE)
+STEPS = (FIRST, COMPONENTS, USAGE, MESSAGES)
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 

@@ -104,7 +104,6 @@ def plan_launch(
         command=asked.words or ("-",),
         added=asked.words,
         overrides=asked.overrides,
-        budget=role.budget if role else Budget(),
         created=last.created if last else clock.to_text(clock.now()),
         token_hash=hash_of(token),
     )
@@ -171,6 +170,7 @@ def _prepared(
         url=f"http://127.0.0.1:{ground.port}",
         hook=tuple(hook_line(sys.executable, package, agent.name)),
         ask=tuple(ask_line(sys.executable, package, agent.name)),
+        socket=home.message_socket(agent.name),
         conversation=agent.engine_session,
         is_trusted=agent.is_trusted,
         rules=rules,
@@ -182,6 +182,10 @@ def _prepared(
             "command": prepared.argv,
             "engine_session": prepared.conversation,
             "state_files": prepared.state_files,
+            "message_socket": prepared.message_socket,
+            "deliver": (role.deliver or "") if role else "",
+            "heartbeat": role.heartbeat if role and role.heartbeat.idle_timeout else None,
+            "budget": role.budget if role else Budget(),
         }
     )
     return Plan(agent, settled, engine, start, prepared, tree)

@@ -7,6 +7,7 @@ ends it.
 """
 
 import asyncio
+import hashlib
 import logging
 import random
 import time
@@ -15,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from bullpen.engines import ENGINES
-from bullpen.errors import BullpenError
-from bullpen.hub import holders
+from bullpen.hub.deliver import Delivery
 from bullpen.hub.registry import Live
 from bullpen.hub.supervise import Supervisor
 from bullpen.model.event import Draft, Event
+from bullpen.model.message import BULLPEN, Message
 from bullpen.model.state import Idle, Told, View
 
 log = logging.getLogger("bullpen.hub")
@@ -30,7 +31,6 @@ FIRST_SECONDS, MOST_SECONDS = 60.0, 1800.0
 # A limit that comes again so soon after a wait is the same one.
 SAME_SECONDS = 300.0
 JITTER_SHARE, JITTER_SECONDS = 0.1, 60.0
-AGAIN_SECONDS = 5.0  # for a holder that does not answer
 
 
 @dataclass(frozen=True)
@@ -50,23 +50,19 @@ def plan(now: float, reset: float | None, last: Limit | None) -> Limit:
     return Limit(now + min(FIRST_SECONDS * 2.0 ** min(attempt - 1, 20), MOST_SECONDS), attempt)
 
 
-def is_parked(view: View, until: float, typed_at: float | None) -> bool:
-    """Whether it still waits for that moment. `typed_at`: when an earlier hub was about to wake
-    it up; what its state file said after that shows that it was."""
-    state = view.state
-    if not isinstance(state, Idle) or state.limited_until != until:
-        return False
-    return typed_at is None or view.filed_at <= typed_at
+def is_parked(view: View, until: float) -> bool:
+    """Whether it still waits for that moment."""
+    return isinstance(view.state, Idle) and view.state.limited_until == until
 
 
 class Parking:
     """Those that wait. `hooked` is told of every hook, after the state that it leads to."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: Supervisor, delivery: Delivery) -> None:
         self._supervisor = supervisor
+        self._delivery = delivery
         self._last: dict[str, Limit] = {}  # by run
         self._waking: dict[str, tuple[float, asyncio.Task[None]]] = {}  # by run
-        self._woken: set[tuple[str, float]] = set()
 
     async def load(self) -> None:
         """Wait on for those that an earlier hub had parked."""
@@ -113,7 +109,7 @@ class Parking:
                 continue
             state = live.view.state
             until = state.limited_until if isinstance(state, Idle) else None
-            if until is not None and (live.agent.run, until) not in self._woken:
+            if until is not None:
                 self._wait(live, until)
 
     def _wait(self, live: Live, until: float) -> None:
@@ -134,30 +130,29 @@ class Parking:
             log.error("an agent could not be woken up", exc_info=done.exception())
 
     async def _wake(self, live: Live, until: float) -> None:
-        agent, store = live.agent, self._supervisor.store
+        agent = live.agent
         # Many agents share an account: all at once they would meet the same limit again.
         wait = max(0.0, until - time.time())
         at = until + random.uniform(0, min(JITTER_SECONDS, max(1.0, wait * JITTER_SHARE)))
         while (left := at - time.time()) > 0:
             await asyncio.sleep(min(left, 60.0))  # a timer does not count while a machine sleeps
-        engine = ENGINES.get(agent.engine)
-        keys = engine.typed(GO_ON) if engine else b""
-        if not keys:
+        if not is_parked(live.view, until):
             return
-        key = f"resumed:{agent.run}:{until}"
-        before = await asyncio.to_thread(store.find_key, key)
-        typed_at = before.time if before else None
-        while is_parked(live.view, until, typed_at):
-            data = {"run": agent.run, "until": until}
-            await store.append(Draft(time.time(), "agent.resumed", agent.name, data, key))
-            try:
-                await holders.type_into(self._supervisor.home.socket(agent.name), keys)
-            except (OSError, TimeoutError, BullpenError) as error:
-                log.warning("cannot wake up", extra={"agent": agent.name, "reason": str(error)})
-                await asyncio.sleep(AGAIN_SECONDS)
-            else:
-                self._woken.add((agent.run, until))
-                return
+        key, now = f"resumed:{agent.run}:{until}", time.time()
+        # The message first: it waits for as long as the agent is parked. A hub that is killed
+        # between the two leaves both to the next, and the id is the same.
+        await self._delivery.send(
+            Message(id=_id(key), sender=BULLPEN, to=agent.name, text=GO_ON, created=now)
+        )
+        told = Told(at=max(now, live.view.told_at), source=SOURCE, says="over", state=Idle())
+        data = {"run": agent.run, "until": until}
+        await self._supervisor.observe(
+            live, told, Draft(now, "agent.resumed", agent.name, data, key)
+        )
+
+
+def _id(key: str) -> str:
+    return f"m-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 
 def _limit_of(event: Event | None, run: str) -> Limit | None:

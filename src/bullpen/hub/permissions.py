@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from bullpen.component.redact import Redactor
+from bullpen.engines import get_engine
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
 from bullpen.hub.approvals import Approvals
@@ -79,27 +80,34 @@ class Permissions:
             await self.supervisor.observe(live, None, _draft(live, "hook.received", data))
             return ""
         approval = self.approvals.find(run, ask)
-        if approval is None:
-            if not live.is_running:
-                return ""
-            told = await asyncio.to_thread(self._instructions, live.agent)
-            await self._note(live, ask, request, asked, is_reviewed=told is not None)
-            review = ""
-            if told is not None:
-                reviewed = await self.reviewer.review(live.agent, request, told)
-                word, review = reviewed.verdict.word, _redactor.text(reviewed.verdict.reason)
-                # The dialog is open meanwhile.
-                is_late = bool(settled_elsewhere(asked, live.view, is_waited_for=True))
-                await self._record(live, request, reviewed, review, is_late=is_late)
-                if word != "ASK_USER" and not is_late:
-                    return decision_json(allow=word == "ALLOW", message=review)
-            if settled_elsewhere(asked, live.view, is_waited_for=True):
-                return ""
-            if self.approvals.open_of(run) >= MOST_OPEN:
-                return ""  # whoever asks for so much at once is answered in its terminal
-            opening = self.approvals.ask(live, ask, request, asked, review)
-            approval = await asyncio.shield(opening)
-        return await self._wait(approval)
+        if approval is not None:
+            return await self._wait(approval)
+        if not live.is_running:
+            return ""
+        if request.tool in get_engine(live.agent.engine).questions:
+            # It has more than two answers: the terminal has them.
+            await self._note(live, ask, request, asked, is_reviewed=False)
+            await asyncio.shield(self.approvals.ask(live, ask, request, asked, ""))
+            return ""
+        return await self._decide(live, ask, request, asked)
+
+    async def _decide(self, live: Live, ask: str, request: Request, asked: float) -> str:
+        told = await asyncio.to_thread(self._instructions, live.agent)
+        await self._note(live, ask, request, asked, is_reviewed=told is not None)
+        review = ""
+        if told is not None:
+            reviewed = await self.reviewer.review(live.agent, request, told)
+            word, review = reviewed.verdict.word, _redactor.text(reviewed.verdict.reason)
+            # The dialog is open meanwhile.
+            is_late = bool(settled_elsewhere(asked, live.view, is_waited_for=True))
+            await self._record(live, request, reviewed, review, is_late=is_late)
+            if word != "ASK_USER" and not is_late:
+                return decision_json(allow=word == "ALLOW", message=review)
+        is_settled = settled_elsewhere(asked, live.view, is_waited_for=True)
+        if is_settled or self.approvals.open_of(live.agent.run) >= MOST_OPEN:
+            return ""  # whoever asks for so much at once is answered in its terminal
+        opening = self.approvals.ask(live, ask, request, asked, review)
+        return await self._wait(await asyncio.shield(opening))
 
     async def _wait(self, approval: Approval) -> str:
         limit = self.supervisor.settings.ask_timeout
@@ -147,7 +155,8 @@ class Permissions:
         self, live: Live, ask: str, request: Request, asked: float, is_reviewed: bool
     ) -> None:
         tool, run = request.tool, live.agent.run
-        state: State = Blocked(on="permission", tool=tool)
+        is_question = tool in get_engine(live.agent.engine).questions
+        state: State = Blocked(on="question" if is_question else "permission", tool=tool)
         if is_reviewed:
             state = Working(doing="review", tool=tool)
         at = max(asked, live.view.told_at)

@@ -9,7 +9,8 @@ from datetime import datetime
 
 from bullpen.hub.registry import Live
 from bullpen.model.component import Component
-from bullpen.model.state import Blocked, Exited, Idle, Lost, Unknown, Working, words
+from bullpen.model.message import ROOT, HandOver, Interrupt, Message, Wait, next_step
+from bullpen.model.state import Blocked, Exited, Idle, Lost, Starting, Unknown, Working, words
 from bullpen.model.usage import (
     NOTHING,
     Report,
@@ -20,7 +21,7 @@ from bullpen.model.usage import (
 )
 from bullpen.text import align, printable, width
 
-HEADERS = ("AGENT", "ROLE", "STATE", "BRANCH", "MODEL", "TOKENS", "COST", "IDLE")
+HEADERS = ("AGENT", "ROLE", "STATE", "BRANCH", "MODEL", "TOKENS", "COST", "IDLE", "MSG")
 FIGURES = (5, 6)  # columns of the above
 WORD_CHARACTERS = 100
 NOBODY = "no agents · bullpen run --role ROLE, or bullpen run -- PROGRAM"
@@ -33,16 +34,21 @@ def list_text(
     *,
     pod: str = "",
     usage: Mapping[str, Totals] | None = None,
+    waiting: Mapping[str, int] | None = None,
     approvals: int = 0,
+    unread: int = 0,
     colour: bool,
     now: float,
 ) -> str:
     """`bullpen list`: those without a pod first, then each pod under its name, bridges last.
-    `pod` is the one that was asked for, if only one was."""
+    `pod` is the one that was asked for, if only one was; `waiting`, how many messages are not
+    delivered; `unread`, how many are for whoever looks."""
     last = "\n".join(_bridges(bridges, colour)) + "\n" if bridges else ""
     if approvals:
         wait = "1 approval waits" if approvals == 1 else f"{approvals} approvals wait"
         last += f"{wait} · bullpen approvals\n"
+    if unread:
+        last += f"{_messages(unread)} for you · bullpen inbox\n"
     if not agents and not broken:
         nobody = f"no agents in pod {printable(pod)} · bullpen pod list" if pod else NOBODY
         return f"{nobody}\n{last}"
@@ -59,7 +65,9 @@ def list_text(
         if label:
             rows.append((printable(label), *("",) * (len(HEADERS) - 1)))
             lives.append(None)
-        rows += [_row(live, now, "  " if label else "", used_by(live)) for live in members]
+        for live in members:
+            count = (waiting or {}).get(live.agent.name, 0)
+            rows.append(_row(live, now, "  " if label else "", used_by(live), count))
         lives += members
     rows = _to_the_right(rows, FIGURES)
     used = [n for n in range(len(HEADERS)) if n < 3 or any(row[n] for row in rows[1:])]
@@ -82,7 +90,9 @@ def _bridges(bridges: Sequence[Component], colour: bool) -> list[str]:
     return ["\x1b[1mBridges\x1b[0m" if colour else "Bridges", *align(rows)]
 
 
-def _row(live: Live, now: float, indent: str, used: tuple[str, str]) -> tuple[str, ...]:
+def _row(
+    live: Live, now: float, indent: str, used: tuple[str, str], waiting: int
+) -> tuple[str, ...]:
     agent, view = live.agent, live.view
     is_idle = isinstance(view.state, Idle)
     return (
@@ -93,6 +103,7 @@ def _row(live: Live, now: float, indent: str, used: tuple[str, str]) -> tuple[st
         printable(agent.model),
         *used,
         age(now - view.since) if is_idle else "",
+        str(waiting) if waiting else "",
     )
 
 
@@ -134,8 +145,9 @@ def _colour_of(live: Live) -> str:
             return ""
 
 
-def explain_text(live: Live) -> str:
-    """`bullpen explain`: the state, and every piece of evidence with the one that decides."""
+def explain_text(live: Live, waiting: int = 0, why: str = "") -> str:
+    """`bullpen explain`: the state, and every piece of evidence with the one that decides; why
+    messages wait, if some do."""
     view = live.view
     head = f"{printable(words(view.state))}, since {moment(view.since)}"
     rows = [
@@ -149,10 +161,12 @@ def explain_text(live: Live) -> str:
     lines = [head, *align(rows)]
     if isinstance(view.state, Unknown):
         lines.append(f"  missing: {printable(view.state.missing)}")
+    if waiting:
+        lines.append(f"  {_waiting(waiting, why)}")
     return "\n".join(lines) + "\n"
 
 
-def agent_text(live: Live, used: Totals = NOTHING) -> str:
+def agent_text(live: Live, used: Totals = NOTHING, waiting: int = 0, why: str = "") -> str:
     """`bullpen status NAME`: the whole record of one agent."""
     agent = live.agent
     fields = {
@@ -174,8 +188,20 @@ def agent_text(live: Live, used: Totals = NOTHING) -> str:
         "tokens": short_count(used.tokens) if used.tokens else "",
         "cost": short_usd(used.usd) if used.usd else "",
         "worked": short_seconds(used.work_seconds) if used.work_seconds else "",
+        "messages": _waiting(waiting, why) if waiting else "",
     }
     return "\n".join(align([(k, printable(v)) for k, v in fields.items() if v])) + "\n"
+
+
+def summary_text(used: Totals, waiting: int) -> str:
+    """In the title of a terminal: `41.2k tokens · $0.38 · 1 message waits`; what is nothing is
+    left out."""
+    parts = (
+        f"{short_count(used.tokens)} tokens" if used.tokens else "",
+        short_usd(used.usd) if used.usd else "",
+        _waiting(waiting, "") if waiting else "",
+    )
+    return " · ".join(filter(None, parts))
 
 
 def _cut(word: str) -> str:
@@ -269,6 +295,128 @@ def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+# ── messages ─────────────────────────────────────────────────────────────────
+
+TEXT_CHARACTERS = 200  # of a message in a line, where no width limits it
+LEAST_CHARACTERS = 20
+NO_MESSAGES = "no messages\n"
+# Of an agent that works or is blocked, the rule says it itself.
+WAITS_UNTIL: dict[type, str] = {
+    Starting: "when it is ready",
+    Idle: "when its rate limit is reset",
+    Unknown: "when its state is known",
+}
+
+
+def sent_text(message: Message, live: Live | None, takes_messages: bool) -> str:
+    """`bullpen send`: how far it got, and when it will go on."""
+    when = sent_when(message, live, takes_messages)
+    return f"{message.status}{when} · {message.id}\n"
+
+
+def sent_when(message: Message, live: Live | None, takes_messages: bool) -> str:
+    """Why a message that was just sent is where it is: ` (amy is working): at the end of its
+    turn`. `live` is the receiver; `takes_messages`, whether any can be handed to its engine."""
+    name = printable(message.to)
+    if message.status != "queued":
+        return ""
+    if live is None:
+        return ": in the person's inbox" if message.to == ROOT else ""
+    if not live.is_running:
+        return f" ({name} is not running): when it is started again"
+    if not takes_messages:
+        return f": {name} has to look into its inbox"
+    if live.agent.deliver == "lines":
+        return f" ({name} takes lines): at once"
+    state = live.view.state
+    return f" ({name} is {state.state}): {_due(live, message)}"
+
+
+def _due(live: Live, message: Message) -> str:
+    state = live.view.state
+    match next_step(state, [message], float("inf")):
+        case HandOver():
+            return "at once"
+        case Interrupt():
+            return "its turn is ended first"
+        case Wait(why=why):
+            return WAITS_UNTIL.get(type(state)) or why.partition(": ")[2] or why
+        case _:
+            return ""
+
+
+def inbox_text(
+    messages: Sequence[Message],
+    *,
+    is_own: bool,
+    for_owner: bool,
+    why: str = "",
+    columns: int = 0,
+    full: bool = False,
+) -> str:
+    """`bullpen inbox`: a line each, the newest last; cut to the terminal's width, or with the
+    whole text below. `is_own`: who looks is the receiver; `why`: why some are not delivered."""
+    if not messages:
+        return NO_MESSAGES
+    heads = align([_head(message, is_own, for_owner) for message in messages])
+    if full:
+        blocks = [
+            f"{head}\n{_body(message.text)}" for head, message in zip(heads, messages, strict=True)
+        ]
+        text = "\n".join(blocks)
+    else:
+        widest = max(map(width, heads))
+        room = max(columns - widest - 2, LEAST_CHARACTERS) if columns else TEXT_CHARACTERS
+        texts = [_line(message.text, room) for message in messages]
+        text = "\n".join(align(list(zip(heads, texts, strict=True)))) + "\n"
+    waiting = sum(message.status in ("queued", "sent") for message in messages)
+    return text if is_own or not waiting or not why else f"{text}{_waiting(waiting, why)}\n"
+
+
+def _head(message: Message, is_own: bool, for_owner: bool) -> tuple[str, ...]:
+    is_new = is_own and message.status in ("queued", "sent")
+    since = message.read or message.delivered or message.sent
+    return (
+        message.id,
+        "you" if for_owner and message.sender == ROOT else printable(message.sender),
+        _short_moment(message.created),
+        "new" if is_new else message.status,
+        "" if is_new or since is None else _short_moment(since),
+    )
+
+
+def _line(text: str, room: int) -> str:
+    """The beginning of a text in so many columns, and whether there is more."""
+    whole = text.strip()
+    first = whole.partition("\n")[0][: room + 1]  # escaped it is never shorter
+    shown = printable(first)
+    if first == whole and width(shown) <= room:
+        return shown
+    while shown and width(shown) > room - 2:
+        shown = shown[:-1]
+    return f"{shown} …"
+
+
+def _body(text: str) -> str:
+    lines = printable(text.replace("\r\n", "\n").expandtabs(8), lines=True).split("\n")
+    return "".join(f"  {line}".rstrip() + "\n" for line in lines)
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
+
+
+def _waiting(count: int, why: str) -> str:
+    """`2 messages wait: it is working: at the end of its turn`."""
+    verb = "waits" if count == 1 else "wait"
+    return f"{_messages(count)} {verb}" + (f": {printable(why)}" if why else "")
+
+
+def _short_moment(at: float) -> str:
+    """Without the seconds."""
+    return moment(at)[:-3]
 
 
 def age(seconds: float) -> str:

@@ -1,12 +1,12 @@
 """What agents use: counted from their telemetry and their states, kept in the database for ever.
 
-Tokens and cost come from the metrics, which Claude Code sends as totals of its process
-(cumulative, as the engine asks it to; 2.1.325 does): an export that was lost is made good by the
-next. Only the difference to the highest figure of its series is added, in the transaction that
-stores that figure, so an export that comes twice, late, or after a crash between storing and
-answering adds nothing. Requests and the time of tools are in no metric; they come from the log,
+Tokens and cost come from the metrics, which Claude Code and Gemini CLI send as totals of their
+process (cumulative, as the engine asks Claude Code to; 2.1.325 does): an export that was lost is
+made good by the next. Only the difference to the highest figure of its series is added, in the
+transaction that stores that figure, so an export that comes twice, late, or after a crash between
+storing and answering adds nothing. What is in no metric, and all of Codex, comes from the log,
 where each entry counts once by what is in it. Figures of the kind that holds only what is new
-(delta) count once likewise.
+(delta) count once likewise. Only Claude Code says what something cost.
 
 Time of work is what lies between the states that the event log tells of, up to the event that
 was last accounted for; what came after it is read again by the next hub.
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from bullpen.errors import BullpenError
-from bullpen.hub.otlp import Attributes, Metrics, Record, number, text
+from bullpen.hub.otlp import LARGEST, Attributes, Metrics, Record, number, text
 from bullpen.hub.registry import Registry
 from bullpen.hub.store import Store
 from bullpen.model.agent import Agent
@@ -38,11 +38,23 @@ log = logging.getLogger("bullpen.hub")
 
 T = TypeVar("T")
 
+# By the metric, what the kinds of tokens count as.
 TOKENS = {
-    "input": "input",
-    "output": "output",
-    "cacheRead": "cache_read",
-    "cacheCreation": "cache_write",
+    "claude_code.token.usage": {
+        "input": "input",
+        "output": "output",
+        "cacheRead": "cache_read",
+        "cacheCreation": "cache_write",
+    },
+    # Its thoughts are beside its output, what tools of the API brought in beside its input; what
+    # came from the cache is within its input, and two totals cannot be told apart afterwards.
+    "gemini_cli.token.usage": {
+        "input": "input",
+        "tool": "input",
+        "output": "output",
+        "thought": "output",
+        "cache": "cache_read",
+    },
 }
 MODEL_CHARACTERS = 80
 # An agent says itself what its models are called: made-up ones must not fill the disk.
@@ -324,10 +336,13 @@ def counted_metrics(metrics: Metrics) -> tuple[list[Counted], int]:
 
 def _field_of(metric: str, attributes: Attributes) -> str:
     match metric:
-        case "claude_code.token.usage":
-            return TOKENS.get(text(attributes.get("type")), "")
         case "claude_code.cost.usage":
             return "usd"
+        # Refusals are in it as well, each of them twice.
+        case "gemini_cli.api.request.count" if number(attributes.get("status_code")) == 200:
+            return "requests"
+        case _ if metric in TOKENS:
+            return TOKENS[metric].get(text(attributes.get("type")), "")
         case _:
             return ""
 
@@ -339,13 +354,32 @@ def counted_logs(records: Iterable[Record]) -> list[Counted]:
         match record.name:
             case "api_request":
                 found.append(Counted("requests", _model(record.attributes), 1, record.key))
-            case "tool_result":
+            case "codex.sse_event":
+                found += _codex_response(record)
+            case "tool_result" | "codex.tool_result" | "gemini_cli.tool_call":
                 seconds = number(record.attributes.get("duration_ms")) / 1000
                 if not (math.isfinite(seconds) and 0 <= seconds <= MOST_TOOL_SECONDS):
                     seconds = 0.0
                 found.append(Counted("tool_calls", "", 1, record.key))
                 found.append(Counted("tool_seconds", "", seconds, record.key))
     return found
+
+
+def _codex_response(record: Record) -> list[Counted]:
+    """A request that was answered. The end of one is told twice, once with what it used; what
+    came from the cache is within its input, and its thoughts within its output."""
+    told = record.attributes
+    if told.get("event.kind") != "response.completed" or "input_token_count" not in told:
+        return []
+    names = ("input_token_count", "cached_token_count", "output_token_count")
+    whole, cached, output = (number(told.get(name, 0)) for name in names)
+    amounts = {"requests": 1.0, "input": whole - cached, "cache_read": cached, "output": output}
+    model = _model(told)
+    return [
+        Counted(field, model, amount, record.key)
+        for field, amount in amounts.items()
+        if 0 <= amount <= LARGEST and amount.is_integer()
+    ]
 
 
 def _model(attributes: Attributes) -> str:

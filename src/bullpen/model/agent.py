@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from bullpen.model.role import Budget
+from bullpen.model.role import Budget, Heartbeat
 from bullpen.model.state import Value
 
 
@@ -33,12 +33,15 @@ class Agent(Value):
     engine_session: str = ""  # the engine's conversation; changes when the person clears it
     state_files: str = ""  # the directory where the engine's program writes what it does
     birth_branch: str = ""
+    message_socket: str = ""  # where the engine's program listens for messages
+    deliver: Literal["", "lines"] = ""  # messages are typed to it as lines
     cwd: str
     is_trusted: bool = False  # whether settings and hooks of its repository count
     worktree: Place | None = None
     command: tuple[str, ...] = Field(min_length=1)
     added: tuple[str, ...] = ()  # of the command, what the person added
     overrides: tuple[str, ...] = ()
+    heartbeat: Heartbeat | None = None
     budget: Budget = Budget()
     pod_budget: Budget = Budget()
     created: str

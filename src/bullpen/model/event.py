@@ -20,6 +20,7 @@ KINDS = frozenset(
         "hook.received",
         "message.sent",
         "message.delivered",
+        "message.read",
         "task.state",
         "approval.asked",
         "approval.answered",

@@ -1,6 +1,7 @@
-"""The line that says what a person is attached to: agent, role, state, pod, how to leave.
+"""The line that says what a person is attached to: agent, role, state, what it used, messages
+that wait for it, pod, how to leave.
 
-The state is the hub's to say; while it is away the line goes without.
+State and figures are the hub's to say; while it is away the line goes without.
 """
 
 import json
@@ -23,6 +24,7 @@ def status_text(home: Home, name: str) -> str:
         name,
         record.get("role"),
         told.get("words"),
+        told.get("summary"),
         record.get("pod"),
         f"{detach_key(home)} leaves",
     ]

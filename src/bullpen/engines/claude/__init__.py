@@ -5,6 +5,7 @@ import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from bullpen.engines.base import (
@@ -21,7 +22,9 @@ from bullpen.engines.base import (
 from bullpen.engines.claude import headless, limits, observe
 from bullpen.engines.claude.config import Config, choose_config, has_conversation, make_ready
 from bullpen.engines.claude.settings import check, make_servers, make_settings
+from bullpen.engines.claude.transcript import find_shown
 from bullpen.errors import BullpenError, Kind
+from bullpen.model.agent import Agent
 from bullpen.model.role import Role
 from bullpen.model.state import Told
 
@@ -30,6 +33,8 @@ TOOLS = "mcp.json"
 PROGRAM = "BULLPEN_CLAUDE_BIN"
 PACKAGE = "@anthropic-ai/claude-code"
 MANUAL = "manual"  # without a mode it would run in auto mode in a terminal
+TAKEN = "UserPromptSubmit"
+BETWEEN_TOOLS = ("PreToolUse", "PostToolUse")
 # Often enough for a budget to be kept; the program also sends what is left when it ends.
 EXPORT_MILLISECONDS = {"OTEL_METRIC_EXPORT_INTERVAL": "5000", "OTEL_LOGS_EXPORT_INTERVAL": "1000"}
 
@@ -40,6 +45,7 @@ class Claude:
     name = "claude"
     missing = ""
     lacks: tuple[str, ...] = ()
+    questions = observe.QUESTIONS
     interrupt = b"\x1b"
     interrupt_line = headless.INTERRUPT
 
@@ -49,7 +55,12 @@ class Claude:
         _refuse_open_root(start.role, start.env)
         prepared = self._prepared(start, start.role, start.role.permission_mode or MANUAL)
         prompt = ("--", start.prompt) if start.prompt else ()
-        return replace(prepared, argv=(*prepared.argv, *start.words, *prompt))
+        listen = ("--messaging-socket-path", str(start.socket))
+        return replace(
+            prepared,
+            argv=(*prepared.argv, *listen, *start.words, *prompt),
+            message_socket=str(start.socket),
+        )
 
     def prepare_run(self, start: Start) -> Prepared:
         if start.role is None:
@@ -120,9 +131,27 @@ class Claude:
     def read_state_file(self, text: bytes) -> StateFile | None:
         return observe.read_state_file(text)
 
-    def typed(self, text: str) -> bytes:
+    taken = TAKEN
+    typing_seconds = 0.0
+
+    def typed(self, text: str) -> tuple[bytes, ...]:
         # What an interrupt put back into the input line would come before it.
-        return b"\x15" + pasted(text)
+        return (b"\x15" + pasted(text),)
+
+    def message_line(self, text: str) -> bytes:
+        return headless.user_line(text)
+
+    def prompt_of(self, hook: Mapping[str, Any]) -> str:
+        return str(hook.get("prompt") or "") if hook.get("hook_event_name") == TAKEN else ""
+
+    def add(self, event: str, text: str) -> str:
+        if event not in BETWEEN_TOOLS:
+            return ""
+        added = {"hookEventName": event, "additionalContext": text}
+        return json.dumps({"hookSpecificOutput": added})
+
+    def find_shown(self, agent: Agent, ids: set[str], since: float) -> set[str]:
+        return find_shown(Path(agent.state_files).parent, ids, since)
 
     def refuse(self, event: str, reason: str) -> str:
         return refusal(event, reason)

@@ -19,6 +19,7 @@ from bullpen.hub.trees import open_site
 from bullpen.model.agent import Agent
 from bullpen.model.event import Draft
 from bullpen.model.launch import Launch
+from bullpen.model.message import ROOT
 from bullpen.model.state import Evidence, State, Value, words
 from bullpen.terminal.screen import Screen
 from bullpen.text import printable
@@ -70,10 +71,37 @@ def shown(live: Live) -> Shown:
     )
 
 
+class Counted(Shown):
+    """The same with what it has used, and how many messages are not delivered to it; `summary`
+    is both for people."""
+
+    tokens: int
+    usd: float
+    messages: int
+    summary: str
+
+
+def counted(hub: Hub, live: Live) -> Counted:
+    """The agent with its state and its figures."""
+    used, messages = hub.usage.of(live.agent), waiting(hub, live.agent.name)
+    return Counted(
+        **dict(shown(live)),
+        tokens=used.tokens,
+        usd=used.usd,
+        messages=messages,
+        summary=render.summary_text(used, messages),
+    )
+
+
+def waiting(hub: Hub, name: str) -> int:
+    """How many messages are not delivered to it."""
+    return len(hub.messages.queue(name))
+
+
 class Agents(Value):
     """All of them, and session directories that cannot be read."""
 
-    agents: tuple[Shown, ...]
+    agents: tuple[Counted, ...]
     broken: dict[str, str]
 
 
@@ -102,19 +130,22 @@ async def list_agents(
         now = time.time()
         used = hub.usage.by_name()
         # For the owner's eyes: an agent cannot answer them.
-        waiting = hub.permissions.approvals.waiting() if actor_of(request).is_owner else []
+        is_owner = actor_of(request).is_owner
+        approvals = hub.permissions.approvals.waiting() if is_owner else []
         body = render.list_text(
             lives,
             broken,
             bridges,
             pod=one_pod,
             usage=used,
-            approvals=len(waiting),
+            waiting={name: waiting(hub, name) for name in hub.messages.receivers()},
+            approvals=len(approvals),
+            unread=waiting(hub, ROOT) if is_owner else 0,
             colour=colour,
             now=now,
         )
         return PlainTextResponse(body)
-    return Agents(agents=tuple(map(shown, lives)), broken=broken)
+    return Agents(agents=tuple(counted(hub, live) for live in lives), broken=broken)
 
 
 @router.post("/agents", status_code=201, response_model=Shown, dependencies=[owner])
@@ -124,13 +155,14 @@ async def start_agent(hub: HubPart, asked: Launch) -> Any:
     return shown(await hub.supervisor.launch(asked))
 
 
-@router.get("/agents/{name}", response_model=Shown, responses=TEXT)
+@router.get("/agents/{name}", response_model=Counted, responses=TEXT)
 async def get_agent(hub: HubPart, name: Name, text: AsText = False) -> Any:
     """One agent, running or ended."""
     live = hub.registry.get(name)
     if text:
-        return PlainTextResponse(render.agent_text(live, hub.usage.of(live.agent)))
-    return shown(live)
+        used, why = hub.usage.of(live.agent), hub.delivery.why(name)
+        return PlainTextResponse(render.agent_text(live, used, waiting(hub, name), why))
+    return counted(hub, live)
 
 
 @router.delete("/agents/{name}", response_model=Shown, dependencies=[owner])
@@ -223,14 +255,17 @@ class Explained(Value):
     since: float
     decided_by: str
     evidence: tuple[Evidence, ...]
+    messages: int  # that are not delivered
+    messages_wait: str  # why; empty if none does
 
 
 @router.get("/agents/{name}/explain", response_model=Explained, responses=TEXT)
 async def explain(hub: HubPart, name: Name, text: AsText = False) -> Any:
-    """Its state, and all the evidence that it rests on."""
+    """Its state, and all the evidence that it rests on; and why messages wait."""
     live = hub.registry.get(name)
+    count, why = waiting(hub, name), hub.delivery.why(name)
     if text:
-        return PlainTextResponse(render.explain_text(live))
+        return PlainTextResponse(render.explain_text(live, count, why))
     view = live.view
     return Explained(
         state=view.state,
@@ -238,6 +273,8 @@ async def explain(hub: HubPart, name: Name, text: AsText = False) -> Any:
         since=view.since,
         decided_by=view.decided_by,
         evidence=view.evidence,
+        messages=count,
+        messages_wait=why,
     )
 
 
@@ -292,8 +329,10 @@ async def receive_hook(hub: HubPart, name: Name, request: Request) -> str:
     hook = await hooks.receive(hub.supervisor, live, await request.body())
     await hub.parking.hooked(live, hook)
     reason = hub.budgets.refusal(name)
-    event = str(hook.get("hook_event_name", ""))
-    return get_engine(live.agent.engine).refuse(event, reason) if reason else ""
+    if reason:
+        event = str(hook.get("hook_event_name", ""))
+        return get_engine(live.agent.engine).refuse(event, reason)
+    return await hub.delivery.hooked(live, hook)
 
 
 def running(hub: Hub, name: str) -> Live:

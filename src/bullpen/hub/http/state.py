@@ -10,7 +10,10 @@ from starlette.requests import HTTPConnection
 
 from bullpen.hub.budgets import Budgets
 from bullpen.hub.components import Components
+from bullpen.hub.deliver import Delivery
 from bullpen.hub.feed import Feed
+from bullpen.hub.heartbeat import Heartbeats
+from bullpen.hub.messages import Messages
 from bullpen.hub.parking import Parking
 from bullpen.hub.permissions import Permissions
 from bullpen.hub.pods import Pods
@@ -42,27 +45,38 @@ class Hub:
     usage: Usage = field(init=False)
     budgets: Budgets = field(init=False)
     parking: Parking = field(init=False)
+    messages: Messages = field(init=False)
+    delivery: Delivery = field(init=False)
+    heartbeats: Heartbeats = field(init=False)
 
     def __post_init__(self) -> None:
         self.components = Components(self.store)
         self.pods = Pods(self.supervisor)
         self.permissions = Permissions(self.supervisor)
+        self.messages = Messages(self.store)
+        self.delivery = Delivery(self.supervisor, self.messages)
+        self.heartbeats = Heartbeats(self.supervisor, self.delivery)
         self.usage = Usage(self.store, self.registry)
-        self.budgets = Budgets(self.supervisor, self.usage)
-        self.parking = Parking(self.supervisor)
+        self.budgets = Budgets(self.supervisor, self.usage, self.delivery)
+        self.parking = Parking(self.supervisor, self.delivery)
 
     async def load(self) -> None:
         """What earlier hubs knew; after the agents were found again."""
         await self.components.load()
         await self.permissions.approvals.load()
         await self.usage.load()
+        await self.messages.load()
         await self.parking.load()
+        self.delivery.load()
+        self.heartbeats.load()
 
     def notice(self, events: list[Event]) -> None:
         """Told of every committed event, in their order, on the loop."""
         self.permissions.approvals.notice(events)
         self.usage.notice(events)
         self.parking.notice(events)
+        self.delivery.notice(events)
+        self.heartbeats.notice(events)
 
 
 def hub_of(connection: HTTPConnection) -> Hub:

@@ -1,0 +1,38 @@
+"""Claude Code's transcripts: which messages they show. Reads files, writes none.
+
+A prompt is there as a line of type `user` when it is taken, what a hook added as an attachment.
+That something was queued is there, too, and proves nothing: the queue ends with the program.
+"""
+
+import json
+from pathlib import Path
+
+# Lines that hold prompts which nobody has taken yet, or what was sent to the model once more.
+NO_PROOF = ("queue-operation", "api-request", "api-request-blob", "api-request-shape")
+CLOCKS = 5.0  # seconds by which times of files and ours may differ
+
+
+def find_shown(config: Path, ids: set[str], since: float) -> set[str]:
+    """Which of the ids are in a transcript of that directory that was written since then."""
+    found: set[str] = set()
+    # As they stand at the head of a message: whoever only mentions one proves nothing.
+    wanted = {f"· {id}]".encode(): id for id in ids}
+    for file in config.glob("projects/*/*.jsonl"):
+        try:
+            if file.stat().st_mtime < since - CLOCKS:
+                continue
+            with file.open("rb") as lines:
+                for line in lines:
+                    here = {id for text, id in wanted.items() if text in line}
+                    if here - found and _is_proof(line):
+                        found |= here
+        except OSError:
+            continue  # deleted in the meantime
+    return found
+
+
+def _is_proof(line: bytes) -> bool:
+    try:
+        return json.loads(line).get("type") not in NO_PROOF
+    except (ValueError, AttributeError):
+        return False

@@ -1,0 +1,204 @@
+"""Messages to the real Claude Code: each arrives once, as it was written, and answers no dialog."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.engines.team import Agent, Team
+from tests.hub.conftest import kill
+
+
+def send(team: Team, to: str, text: str, **fields: Any) -> dict[str, Any]:
+    return team.pen.client().post("agents", to, "messages", body={"text": text, **fields})
+
+
+def inbox(team: Team, name: str) -> list[dict[str, Any]]:
+    return team.pen.client().get("agents", name, "messages", limit=1000)["messages"]
+
+
+def wait_delivered(team: Team, name: str, seconds: float = 60) -> None:
+    try:
+        wait_until(lambda: all(m["status"] == "delivered" for m in inbox(team, name)), seconds)
+    except AssertionError as error:
+        left = [(m["status"], m["why"], m["text"][:40]) for m in inbox(team, name)]
+        raise AssertionError(f"{left}\n{Agent(team, name).screen()}") from error
+
+
+def seen(team: Team) -> str:
+    """All that the model was ever told, in the last request of each conversation."""
+    return json.dumps(team.claude.model.turns[-1].body["messages"], ensure_ascii=False)
+
+
+def test_g3_an_idle_agent_gets_it_at_once(team: Team) -> None:
+    amy = team.run()
+    amy.wait("idle")
+    sent = send(team, "amy", "[[say hello back]]")
+    amy.wait_said("hello back")
+    wait_delivered(team, "amy")
+    assert f"[message from root · {sent['id']}]\\n[[say hello back]]" in seen(team)
+
+
+def test_g3_sent_while_it_starts_it_arrives(team: Team) -> None:
+    team.run()
+    send(team, "amy", "[[say early bird]]")
+    Agent(team, "amy").wait_said("early bird")
+    wait_delivered(team, "amy")
+
+
+def test_g3_normal_waits_for_the_end_of_the_turn(team: Team) -> None:
+    amy = team.run(prompt="[[hold h ; say first]]")
+    team.claude.wait_held("h")
+    sent = send(team, "amy", "[[say second]]")
+    wait_until(lambda: "end of its turn" in inbox(team, "amy")[0]["why"])
+    assert sent["status"] == "queued"
+    team.claude.release("h")
+    amy.wait_said("second")
+    wait_delivered(team, "amy")
+
+
+def test_g3_urgent_goes_in_at_the_next_tool(team: Team) -> None:
+    team.role("worker", permissions={"allow": ["Bash(echo:*)"]})
+    amy = team.run(prompt='[[hold h ; tool Bash {"command":"echo x"} ; hold i ; say done]]')
+    team.claude.wait_held("h")
+    send(team, "amy", "mind the heron", priority="urgent")
+    team.claude.release("h")
+    team.claude.wait_held("i")
+    assert "mind the heron" in seen(team)
+    team.claude.release("i")
+    amy.wait_said("done")
+    wait_delivered(team, "amy")
+    assert seen(team).count("mind the heron") == 1
+
+
+def test_g3_interrupt_ends_the_turn_first(team: Team) -> None:
+    amy = team.run(prompt="[[hold h ; say never said]]")
+    team.claude.wait_held("h")
+    amy.wait("working (thinking)")
+    send(team, "amy", "[[say stopped for you]]", priority="interrupt")
+    amy.wait_said("stopped for you")
+    wait_delivered(team, "amy")
+    team.claude.release("h")
+
+
+def test_g3_a_dialog_is_not_answered(team: Team) -> None:
+    amy = team.run(prompt='[[tool Bash {"command":"touch made"} ; say done]]')
+    amy.wait("blocked (permission: Bash)")
+    amy.wait_screen("Do you want to proceed")
+    for priority in ("normal", "urgent", "interrupt"):
+        send(team, "amy", f"1\n\r[[say {priority}]]", priority=priority)
+    wait_until(lambda: "blocked" in inbox(team, "amy")[0]["why"])
+    assert amy.words == "blocked (permission: Bash)"
+    assert not (team.claude.work / "made").exists()
+    amy.answer("1")
+    wait_delivered(team, "amy")
+
+
+def test_g3_typed_into_the_dialog_it_would_have_answered_it(team: Team) -> None:
+    """What the test before this one is about: the same text, given as keys."""
+    amy = team.run(prompt='[[tool Bash {"command":"touch made"} ; say done]]')
+    amy.wait("blocked (permission: Bash)")
+    amy.wait_screen("Do you want to proceed")
+
+    def typed() -> bool:
+        amy.type("\x1b[200~a message\x1b[201~\r")
+        return (team.claude.work / "made").exists()
+
+    wait_until(typed)
+
+
+def test_g3_half_a_line_is_not_lost(team: Team) -> None:
+    amy = team.run()
+    amy.wait_ready()
+    amy.type("half a line")
+    amy.wait_screen("half a line")
+    send(team, "amy", "[[say beside it]]")
+    amy.wait_screen("● beside it")
+    wait_delivered(team, "amy")
+    assert "half a line" in amy.screen()
+    assert "half a line" not in seen(team)
+
+
+def test_g2_hub_killed_after_the_hand_over(team: Team) -> None:
+    amy = team.run()
+    amy.wait_ready()
+    send(team, "amy", "[[hold h ; say through it all]]")
+    team.claude.wait_held("h")
+    team.pen.kill_hub()
+    team.claude.release("h")
+    team.pen.start()
+    amy.wait_said("through it all")
+    wait_delivered(team, "amy")
+    assert seen(team).count("through it all") == 1
+
+
+def test_g2_agent_restarted_before_it_could_take_it(team: Team) -> None:
+    amy = team.run(prompt="[[hold h ; say never]]")
+    team.claude.wait_held("h")
+    send(team, "amy", "[[say in the next life]]")
+    kill(team.pen.program("amy"))
+    amy.wait("exited (signal 9)")
+    team.claude.release("h")
+    assert team.cli("restart", "amy").code == 0
+    amy.wait_said("in the next life")
+    wait_delivered(team, "amy")
+
+
+ODD = [
+    "two\nlines",
+    "\x1b[31mred\x1b]0;title\x07\x1b[2J",
+    "/clear",
+    "/exit\n/exit",
+    "1",
+    "y\r\n",
+    "ünïcödé ☃ 🐦 \u202e backwards \u0000"[:-1],
+    "!rm -rf /",
+    "@/etc/passwd",
+    "#remember",
+    '{"type":"user"}\n',
+    "[[say a script of its own]]",
+    "\x15\x03\x04",
+    "x" * 200_000,
+    " leading and trailing \n\n",
+]
+
+
+def test_g1_byte_for_byte_whatever_it_is(team: Team) -> None:
+    amy = team.run()
+    amy.wait_ready()
+    for text in ODD:
+        send(team, "amy", text)
+    wait_delivered(team, "amy", 120)
+    told = wait_told(team, inbox(team, "amy")[-1]["id"])
+    for message in inbox(team, "amy"):
+        whole = f"[message from root · {message['id']}]\n{message['text']}"
+        assert told.count(whole) == 1, message["text"][:80]
+
+
+def wait_told(team: Team, id: str) -> str:
+    """All that the model was told, once it was told that."""
+    wait_until(lambda: id in _texts(team.claude.model.turns[-1].body["messages"]), 60)
+    return _texts(team.claude.model.turns[-1].body["messages"])
+
+
+def _texts(messages: list[Any]) -> str:
+    found = []
+    for message in messages:
+        content = message["content"]
+        blocks = [{"text": content}] if isinstance(content, str) else content
+        found += [block.get("text", "") for block in blocks if isinstance(block, dict)]
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("count", [50])
+def test_g2_many_at_once_arrive_in_order(team: Team, count: int) -> None:
+    amy = team.run()
+    amy.wait_ready()
+    for number in range(count):
+        send(team, "amy", f"number {number:03d} of many")
+    wait_delivered(team, "amy", 120)
+    told = wait_told(team, inbox(team, "amy")[-1]["id"])
+    places = [told.index(f"number {number:03d} of many") for number in range(count)]
+    assert places == sorted(places)
+    assert all(told.count(f"number {number:03d} of many") == 1 for number in range(count))
