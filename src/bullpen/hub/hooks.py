@@ -100,8 +100,8 @@ def _draft(live: Live, at: float, data: dict[str, Any], key: str) -> Draft:
 
 
 def _take_file(path: Path, taken: Path) -> list[tuple[float, bytes, str]] | None:
-    """The spooled lines; None: there is no file. Renamed first, so that who spools now begins a new file; one that a
-    killed hub had taken is read again (each line has a key of its own)."""
+    """The spooled lines; None: there is no file. Renamed first, so that who spools now begins a
+    new file; one that a killed hub had taken is read again (each line has a key of its own)."""
     if not taken.exists():
         try:
             path.rename(taken)
