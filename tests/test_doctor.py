@@ -79,7 +79,9 @@ def test_all_is_well(home: Home, bullpen: Bullpen, path: str) -> None:
     before = sorted(home.root.rglob("*"))
     ran = bullpen("doctor", cwd=home.root, PATH=path, **KEYS)
     assert ran.code == 0
-    lines = ran.out.splitlines()
+    lines = [line for line in ran.out.splitlines() if not line.startswith(" ")]
+    lacks = [line.split()[0] for line in ran.out.splitlines() if line.startswith(" ")]
+    assert set(lacks) == {"lacks:"}
     column = lines[0].index("git") + max(len(line.split()[1]) for line in lines) + 2
     assert all(line[column - 2 : column] == "  " and line[column] != " " for line in lines)
     # Where systemd runs there is one more, which is not in the test's hands.

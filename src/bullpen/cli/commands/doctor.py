@@ -36,12 +36,13 @@ LOG_IN = {
 
 @dataclass(frozen=True)
 class Check:
-    """What was found; `fix` is the command or step that helps."""
+    """What was found; `fix` is the command or step that helps, `lacks` what it cannot do."""
 
     status: Literal["ok", "warn", "fail"]
     name: str
     text: str
     fix: str = ""
+    lacks: tuple[str, ...] = ()
 
 
 def check_git() -> Check:
@@ -143,11 +144,10 @@ def check_engine(name: str, home: Home | None) -> Check:
     except BullpenError as error:
         return Check("fail", name, error.message, error.hint)
     text = f"{found}   login: {login.text}"
-    if name in ENGINES and ENGINES[name].lacks:
-        text += f"   lacks: {', '.join(ENGINES[name].lacks)}"
+    lacks = ENGINES[name].lacks
     if login.kind == "none":
-        return Check("warn", name, text, LOG_IN[name])
-    return Check("ok", name, text)
+        return Check("warn", name, text, LOG_IN[name], lacks)
+    return Check("ok", name, text, lacks=lacks)
 
 
 def _engine_version(name: str) -> str | Check:
@@ -226,6 +226,8 @@ def _write(found: list[Check]) -> None:
         text = output.printable(" · ".join(filter(None, (check.text, check.fix))))
         status = output.colour(f"{check.status:4}", check.status)
         output.write(f"{status}  {check.name:{size}}  {text}")
+        for lack in check.lacks:
+            output.write(f"{'':6}{'':{size}}  lacks: {lack}")
 
 
 def _mode(path: Path) -> int:
