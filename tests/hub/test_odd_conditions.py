@@ -763,3 +763,18 @@ def test_s2_a_spool_without_one_good_line_does_not_hold_up_the_next(pen: Pen) ->
     spool.write_bytes(b'1.0\t{"hook_event_name": "Stop"}\n')
     pen.start()
     wait_until(lambda: pen.state("amy") == "idle")
+
+
+def test_a_hub_imports_nothing_to_describe_its_api() -> None:
+    """By then an upgrade may have removed it."""
+    code = """
+import sys
+import bullpen.hub.main
+from bullpen.hub.http.app import make_app
+app = make_app(object())
+before = set(sys.modules)
+assert app.openapi()["paths"]
+print(sorted(set(sys.modules) - before))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio._backends._asyncio
+import pydantic._internal._dataclasses
 import uvicorn
 
 from bullpen import __version__
@@ -45,7 +46,7 @@ from bullpen.settings import Settings, load_settings
 log = logging.getLogger("bullpen.hub")
 
 # Others import these only when they first need them; by then an upgrade may have removed them.
-EAGER = (anyio._backends._asyncio, difflib)
+EAGER = (anyio._backends._asyncio, difflib, pydantic._internal._dataclasses)
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 LEAVE_SECONDS = 2  # for requests under way; streams are cut, and resume
 
@@ -151,7 +152,6 @@ async def _serve(
 
     store.on_commit = publish
     app = make_app(hub)
-    app.openapi()  # builds, and so imports, everything of the routes
     config = server_config(Guard(app, registry, owner, str(home.socket(HUB))))
     await factory.start()
     reading = asyncio.create_task(supervisor.state_files.run(), name="state files")
