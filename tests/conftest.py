@@ -32,6 +32,7 @@ QUICK: dict[str, tuple[str, ...]] = {
 # Of the others, those that start many commands.
 SLOW = (
     *("test_role_commands", "test_doctor", "test_trust", "test_auth", "test_completion"),
+    *("test_remove", "test_create", "test_validate", "test_fast_messages", "test_init"),
     *("test_pod_attach", "test_pool", "test_prepare", "test_ensure", "test_cleanup"),
 )
 

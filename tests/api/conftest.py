@@ -196,6 +196,7 @@ class Inside:
 
         def leave() -> None:
             feed.close()
+            self.hub.delivery.close()
             supervisor.doors.leave()
 
         store.on_commit = publish

@@ -52,6 +52,7 @@ LAST_PROMPT = (
 SIOCOUTQ = 0x5411  # how many bytes the other side has not read yet
 AGAIN_SECONDS = 0.2
 INTERRUPT_SECONDS = 5.0
+FAILED_SECONDS = 2.0  # a full disk, most often
 
 
 class Delivery:
@@ -72,6 +73,11 @@ class Delivery:
         """Go on where an earlier hub was."""
         for name in self._messages.receivers():
             self.kick(name)
+
+    def close(self) -> None:
+        """The hub stops; what waits is on disk."""
+        for task in self._tasks.values():
+            task.cancel()
 
     async def send(self, message: Message) -> Message:
         """Keep it, and see to it that it arrives."""
@@ -108,9 +114,13 @@ class Delivery:
 
     def _ended(self, name: str, done: "asyncio.Task[None]") -> None:
         self._tasks.pop(name, None)
-        if not done.cancelled() and done.exception() is not None:
+        if done.cancelled():
+            return
+        if done.exception() is not None:
             log.error("messages could not be delivered", exc_info=done.exception())
-        self.kick(name)  # what came in its last moment
+            asyncio.get_running_loop().call_later(FAILED_SECONDS, self.kick, name)
+        else:
+            self.kick(name)  # what came in its last moment
 
     # ── hooks ──
 

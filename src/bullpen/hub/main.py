@@ -162,6 +162,7 @@ async def _serve(
     def leave() -> None:  # streams would otherwise be waited for
         feed.close()
         hub.permissions.left.set()
+        hub.delivery.close()
         supervisor.doors.leave()
 
     server = Server(config, hub.stop, leave)
