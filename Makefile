@@ -19,7 +19,7 @@ check: setup
 	$(PY) -m pytest -n 2 -m "not slow"
 
 test: check
-	$(PY) -m pytest -n 4 --dist worksteal -m slow
+	$(PY) -m pytest -n 2 --dist worksteal -m slow
 
 bench: setup
 	$(PY) -m bench
