@@ -81,6 +81,8 @@ class Pair:
         self.wait(self.direct, lambda text: program.ready in text)
         stage.agent("amy", program.argv, env=stage.factory.env(**env), cwd=str(place))
         self.attached = self.attach()
+        # What is typed to a program that is still starting is echoed by its terminal.
+        self.wait(self.attached, lambda text: program.ready in text)
 
     def attach(self, *more: str) -> str:
         """The holder makes the program repaint then; so the other one repaints, too."""
