@@ -38,6 +38,7 @@ from bullpen.engines.base import (
     plain,
 )
 from bullpen.engines.own_home import fed, find_origin, link, merged, own_directory
+from bullpen.engines.transcripts import find_told
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
 from bullpen.model.agent import Agent
@@ -89,7 +90,6 @@ KEY, PROVIDER, OPENAI_URL = "CODEX_API_KEY", "bullpen", "https://api.openai.com/
 RECONNECTING = re.compile(r"Reconnecting\D*(\d+)/\d+")
 TAKEN = "UserPromptSubmit"
 BETWEEN_TOOLS = ("PreToolUse", "PostToolUse")
-CLOCKS = 5.0  # seconds by which times of files and ours may differ
 
 
 class Codex(NoConversation):
@@ -207,20 +207,9 @@ class Codex(NoConversation):
         return json.dumps({"hookSpecificOutput": added})
 
     def find_shown(self, agent: Agent, ids: set[str], since: float) -> set[str]:
-        found: set[str] = set()
         if not agent.state_files:  # started as it is
-            return found
-        for file in Path(agent.state_files).glob("*/*/*/rollout-*.jsonl"):
-            try:
-                if file.stat().st_mtime < since - CLOCKS:
-                    continue
-                with file.open("rb") as lines:
-                    for line in lines:
-                        here = {id for id in ids - found if id.encode() in line}
-                        found |= here & _told(line) if here else set()
-            except OSError:
-                continue  # deleted in the meantime
-        return found
+            return set()
+        return find_told(Path(agent.state_files).glob("*/*/*/rollout-*.jsonl"), ids, since, _told)
 
     def read_line(self, line: bytes) -> tuple[Line, ...]:
         try:

@@ -36,6 +36,7 @@ from bullpen.engines.base import (
     plain,
 )
 from bullpen.engines.own_home import fed, find_origin, link, merged, own_directory
+from bullpen.engines.transcripts import find_told
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
 from bullpen.model.agent import Agent
@@ -101,7 +102,6 @@ TOOLS = {
 SHELL = TOOLS["Bash"]
 ALLOW, DENY = 500, 999  # priorities; what the person allows in a dialog has 950
 QUESTIONS = ("ask_user", "exit_plan_mode")
-CLOCKS = 5.0  # seconds by which times of files and ours may differ
 READ_BYTES = 32 << 10  # of a paste, in `typing_seconds`
 
 
@@ -234,20 +234,9 @@ class Gemini(NoConversation):
         return json.dumps({"hookSpecificOutput": added})
 
     def find_shown(self, agent: Agent, ids: set[str], since: float) -> set[str]:
-        found: set[str] = set()
         if not agent.state_files:  # started as it is
-            return found
-        for file in Path(agent.state_files).glob("*/chats/session-*.jsonl"):
-            try:
-                if file.stat().st_mtime < since - CLOCKS:
-                    continue
-                with file.open("rb") as lines:
-                    for line in lines:
-                        here = {id for id in ids - found if id.encode() in line}
-                        found |= here & _told(line) if here else set()
-            except OSError:
-                continue  # deleted in the meantime
-        return found
+            return set()
+        return find_told(Path(agent.state_files).glob("*/chats/session-*.jsonl"), ids, since, _told)
 
     def read_line(self, line: bytes) -> tuple[Line, ...]:
         try:
