@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from bullpen import worktrees
 from bullpen.errors import BullpenError
-from bullpen.hub import sessions
+from bullpen.hub import held, sessions
 from bullpen.hub.registry import Live
 from bullpen.hub.store import Store
 from bullpen.hub.supervise import Supervisor
@@ -154,9 +154,10 @@ async def _end_member(supervisor: Supervisor, member: Starts) -> bool:
         key = f"starting:{member.run}"
         return await asyncio.to_thread(supervisor.store.find_key, key) is not None
     await supervisor.stop(member.name, 0)
+    left = supervisor.home.session(member.name), member.run
     return bool(
-        await asyncio.to_thread(sessions.find_holder, supervisor.home, live.agent)
-        or await asyncio.to_thread(sessions.find_exit, supervisor.home, live.agent)
+        await asyncio.to_thread(held.find_holder, *left)
+        or await asyncio.to_thread(held.find_exit, *left)
     )
 
 

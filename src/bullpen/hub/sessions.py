@@ -1,24 +1,22 @@
 """Session directories: an agent's identity on disk. Made whole, rewritten whole.
 
-Everything the hub must know again after a crash is here: `session.json`, `env` (0600), and
-what the holder leaves (`holder.json`, `exit.json`). Synchronous; called in threads.
+Everything the hub must know again after a crash is here: `session.json`, `env` (0600); what the
+holder leaves beside them is read by `held`. Synchronous; called in threads.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import flush_directory, write_atomically
+from bullpen.hub.held import read_json
 from bullpen.model.agent import Agent
 from bullpen.paths import Home
 
@@ -27,15 +25,6 @@ ENVIRONMENT = "env"
 BEING_MADE = ".new-"
 ASIDE = "before-"
 ASIDE_FILES = (ENVIRONMENT, "exit.json", "holder.json", SESSION)
-
-
-@dataclass(frozen=True)
-class Exit:
-    """How a program ended."""
-
-    at: float
-    code: int | None
-    signal: int | None
 
 
 @dataclass(frozen=True)
@@ -177,7 +166,7 @@ def take_back(home: Home, name: str, run: str, key: str) -> None:
     of another run is left alone. May be repeated."""
     place = home.session(name)
     aside = place / f"{ASIDE}{key}"
-    found, before = _read_json(place / SESSION) or {}, _read_json(aside / SESSION)
+    found, before = read_json(place / SESSION) or {}, read_json(aside / SESSION)
     if before is None and found.get("run") == run:
         remove(home, name)
         return
@@ -205,66 +194,9 @@ def _put_back(kept: Path, place: Path) -> None:
     beside.unlink(missing_ok=True)
 
 
-# ── what holders leave ──
-
-
-def find_exit(home: Home, agent: Agent) -> dict[str, Any] | None:
-    """The record of this run's end, if it left one."""
-    record = _read_json(home.session(agent.name) / "exit.json")
-    return record if record is not None and record.get("tag") == agent.run else None
-
-
-def parse_exit(record: dict[str, Any]) -> Exit:
-    """An exit record, from its file or from the holder. What is not there stays unknown."""
-    at, code, number = (record.get(name) for name in ("ended", "code", "signal"))
-    return Exit(
-        at if isinstance(at, int | float) else time.time(),
-        code if isinstance(code, int) else None,
-        number if isinstance(number, int) else None,
-    )
-
-
-def find_holder(home: Home, agent: Agent) -> dict[str, Any] | None:
-    """What this run's holder wrote about itself."""
-    record = _read_json(home.session(agent.name) / "holder.json")
-    if record is None or record.get("tag") != agent.run:
-        return None
-    pids = (record.get("pid"), record.get("child"))
-    is_whole = all(isinstance(pid, int) for pid in pids) and {
-        "start_time",
-        "child_start_time",
-    } <= set(record)
-    return record if is_whole else None
-
-
-def is_held(home: Home, name: str) -> bool:
-    """Whether a living holder has the directory: it keeps a lock on it for as long as it lives."""
-    try:
-        descriptor = os.open(home.session(name), os.O_RDONLY | os.O_DIRECTORY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
 def _write(path: Path, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        record = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
-        return None  # other failures of the system prove nothing
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None

@@ -9,8 +9,6 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import os
-import signal
 import time
 import uuid
 from collections import deque
@@ -19,10 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from bullpen import proc
 from bullpen.engines import ENGINES, StateFile, get_engine
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub import holders, sessions
+from bullpen.hub import held, holders, sessions
 from bullpen.hub.doors import Doors
 from bullpen.hub.factory import Factory
 from bullpen.hub.launch import Ground, Plan, plan_launch, plan_restart, wanted_name
@@ -45,6 +42,7 @@ END_SECONDS = 15.0  # beyond the grace: killing and reaping what a program left
 LEAVE_SECONDS = 10.0
 RECORD_AGAIN_SECONDS = 2.0
 RELEASE_SECONDS = 0.01
+NEVER_STARTED = "the hub was killed before it could start"
 NEVER_BEGAN = 8  # runs in a row whose hub was killed before they could start
 # A holder that is not proved gone is asked again, a few times and then rarely.
 ASK_AGAIN_SECONDS = (0.05, 0.2, 1.0, 5.0, 30.0)
@@ -79,7 +77,7 @@ class Supervisor:
         again = self._find_run(run)
         if again is not None:
             async with again.lock:
-                if again.is_running or sessions.find_holder(self.home, again.agent):
+                if again.is_running or held.find_holder(*self._held(again.agent)):
                     await self._prompt_again(asked, again)
                     return again
             # An earlier hub was killed before it could start it: now, as a run of its own.
@@ -205,7 +203,7 @@ class Supervisor:
     async def _wait_released(self, name: str) -> None:
         """The holder of the last run says goodbye to its clients before it leaves."""
         deadline = time.monotonic() + END_SECONDS
-        while await asyncio.to_thread(sessions.is_held, self.home, name):
+        while await asyncio.to_thread(held.is_held, self.home.session(name)):
             if time.monotonic() > deadline:
                 raise BullpenError(
                     f"the holder of {name}'s last run does not leave",
@@ -277,13 +275,13 @@ class Supervisor:
         self.doors.close(agent)
         if live.link is not None:
             live.link.close()
-        held = await asyncio.to_thread(sessions.find_holder, self.home, agent)
-        if held:
+        found = await asyncio.to_thread(held.find_holder, *self._held(agent))
+        if found:
             await self._end_held(agent)  # the program runs, but the rest failed
         if plan.tree is not None:
             site, new = plan.tree.site, plan.tree.new_branch
             await asyncio.to_thread(
-                take_back_tree, site, agent.name, agent.run, new_branch=new, ran=bool(held)
+                take_back_tree, site, agent.name, agent.run, new_branch=new, ran=bool(found)
             )
         reason = error.message if isinstance(error, BullpenError) else type(error).__name__
         drafts = [_draft("agent.stopped", agent, {"failed": reason}, key="stopped")]
@@ -343,7 +341,7 @@ class Supervisor:
 
     async def _ended(self, live: Live, record: dict[str, Any]) -> None:
         live.link = None
-        ended = sessions.parse_exit(record)
+        ended = held.parse_exit(record)
         self.observe_now(live, Ran(at=ended.at, code=ended.code, signal=ended.signal))
         await self._conclude(live, {"code": ended.code, "signal": ended.signal})
 
@@ -354,9 +352,9 @@ class Supervisor:
         self.doors.close(live.agent)
         try:
             await asyncio.to_thread(unlock_tree, self.home, self.settings, live.agent)
-            held = await asyncio.to_thread(sessions.find_holder, self.home, live.agent)
+            found = await asyncio.to_thread(held.find_holder, *self._held(live.agent))
             # A hub that was killed may not have come to say that it began.
-            began = [_started(live.agent, held["pid"], held["child"])] if held else []
+            began = [_started(live.agent, found["pid"], found["child"])] if found else []
             stopped = _draft("agent.stopped", live.agent, data, key="stopped")
             drafts = (*began, stopped, _state_draft(live))
             try:
@@ -396,7 +394,7 @@ class Supervisor:
 
     async def _settle(self, live: Live, seconds: float) -> bool:
         agent = live.agent
-        record = await asyncio.to_thread(sessions.find_exit, self.home, agent)
+        record = await asyncio.to_thread(held.find_exit, *self._held(agent))
         if record is not None:
             await self._ended(live, record)
             return True
@@ -412,20 +410,24 @@ class Supervisor:
 
     async def _settle_unreachable(self, live: Live, why: str) -> bool:
         agent = live.agent
-        if not await asyncio.to_thread(sessions.is_held, self.home, agent.name):
+        if not await asyncio.to_thread(held.is_held, self.home.session(agent.name)):
             # The holder writes its record before it lets go of the directory.
-            record = await asyncio.to_thread(sessions.find_exit, self.home, agent)
+            record = await asyncio.to_thread(held.find_exit, *self._held(agent))
             if record is not None:
                 await self._ended(live, record)
                 return True
-            held = await asyncio.to_thread(sessions.find_holder, self.home, agent)
-            if held:
-                _end_orphan(held)
-            reason = "its holder was killed" if held else "the hub was killed before it could start"
+            found = await asyncio.to_thread(held.find_holder, *self._held(agent))
+            if found:
+                held.end_orphan(found)
+            reason = (
+                "its holder was killed" if found else "the hub was killed before it could start"
+            )
             self.observe_now(live, Gone(at=time.time(), reason=reason))
             await self._conclude(live, {"lost": reason})
             return True
-        await asyncio.to_thread(_ask_to_listen, self.home, agent)
+        await asyncio.to_thread(
+            held.ask_to_listen, *self._held(agent), self.home.socket(agent.name)
+        )
         await self._note_silence(live, why)
         return False
 
@@ -434,11 +436,15 @@ class Supervisor:
         if self.observe_now(live, Silent(at=time.time(), reason=reason)):
             await self.store.append(_state_draft(live))
 
+    def _held(self, agent: Agent) -> tuple[Path, str]:
+        """Where the holder of its present run leaves its records, and their tag."""
+        return self.home.session(agent.name), agent.run
+
     def keep_reachable(self, live: Live) -> None:
         """Its socket may have been deleted; that of one that has ended may."""
         socket = self.home.socket(live.agent.name)
         if live.is_running and live.link is not None and not socket.exists():
-            self._later(asyncio.to_thread(_ask_to_listen, self.home, live.agent))
+            self._later(asyncio.to_thread(held.ask_to_listen, *self._held(live.agent), socket))
 
     def observe_now(self, live: Live, seen: Observation) -> bool:
         """Fold an observation in; whether the state is another one now."""
@@ -467,8 +473,8 @@ class Supervisor:
         """By its conversation. Of a program that is held as it is we do not know that yet: it is
         told by the process that we hold."""
         if not live.agent.engine_session and not live.agent.role:
-            held = await asyncio.to_thread(sessions.find_holder, self.home, live.agent)
-            if held is not None and found.pid == held["child"] and is_alive(found):
+            holder = await asyncio.to_thread(held.find_holder, *self._held(live.agent))
+            if holder is not None and found.pid == holder["child"] and is_alive(found):
                 await self.converse(live, found.conversation)
         return bool(found.conversation) and found.conversation == live.agent.engine_session
 
@@ -650,28 +656,6 @@ def _draft(kind: str, agent: Agent, data: dict[str, Any], key: str = "") -> Draf
 def _state_draft(live: Live) -> Draft:
     data = live.view.model_dump(mode="json")
     return Draft(time=time.time(), kind="agent.state", agent=live.agent.name, data=data)
-
-
-def _ask_to_listen(home: Home, agent: Agent) -> None:
-    """A holder whose socket somebody deleted makes a new one when it is told to."""
-    held = sessions.find_holder(home, agent)
-    if held is not None and not home.socket(agent.name).exists() and _lives(held, "pid"):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(held["pid"], signal.SIGUSR1)
-
-
-def _end_orphan(held: dict[str, Any]) -> None:
-    """The kernel kills a program with its holder, unless it has become another user's or has
-    asked not to be. Nobody may be left that nobody holds."""
-    if _lives(held, "child"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(held["child"], signal.SIGKILL)  # it leads its group
-
-
-def _lives(held: dict[str, Any], who: str) -> bool:
-    """Whether that process of the record is still the one that was meant."""
-    began = held["start_time" if who == "pid" else "child_start_time"]
-    return began is not None and proc.start_time(held[who]) == began
 
 
 def _find_settled(home: Home, name: str) -> sessions.Settled | None:
