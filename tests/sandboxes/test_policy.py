@@ -1,0 +1,265 @@
+"""What a policy becomes, as text: no sandbox is started here but to see that none can be."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bullpen.errors import BullpenError, Kind
+from bullpen.sandboxes import SANDBOXES, get_sandbox
+from bullpen.sandboxes.base import Git, Network, Policy
+from bullpen.sandboxes.bounds import settle
+from bullpen.sandboxes.bubblewrap import BUBBLEWRAP, arguments
+from bullpen.sandboxes.environment import cut
+from bullpen.sandboxes.none import NONE
+from bullpen.sandboxes.seatbelt import SEATBELT, profile
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Policy:
+    root = Path(os.path.realpath(tmp_path))
+    made = Policy(
+        cwd=root / "home" / "worktrees" / "amy",
+        home=root / "home",
+        session=root / "home" / "sessions" / "amy",
+        person=root / "person",
+        doors=root / "home" / "sessions" / "amy" / "api",
+        programs=(root / "person" / ".pyenv", root / "person"),
+        git=Git(root / "repo/.git", root / "repo/.git/worktrees/amy", root / "home/worktrees/amy"),
+    )
+    for path in (made.cwd, made.doors, *made.programs, root / "repo/.git/worktrees/amy"):
+        path.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def places(words: list[str], path: Path) -> list[int]:
+    """Where a path stands as a destination."""
+    return [number for number, word in enumerate(words) if word == str(path)]
+
+
+def test_x1_one_sandbox_for_each_system_and_none() -> None:
+    assert get_sandbox("linux") is BUBBLEWRAP
+    assert get_sandbox("darwin") is SEATBELT
+    assert {name: sandbox.name for name, sandbox in SANDBOXES.items()} == {
+        name: name for name in ("bubblewrap", "seatbelt", "none")
+    }
+
+
+def test_x1_none_changes_nothing(policy: Policy) -> None:
+    wrapped = NONE.wrap(("prog", "word"), {"A": "b"}, policy)
+    assert (wrapped.argv, wrapped.env) == (("prog", "word"), {"A": "b"})
+    assert NONE.unavailable() == ""
+
+
+def test_x2_outer_first_exceptions_after(policy: Policy) -> None:
+    words = arguments(settle(policy))
+    (home,) = places(words, policy.home)
+    assert words[home - 1] == "--tmpfs"
+    for later in (policy.cwd, policy.session, policy.doors):
+        assert min(places(words, later)) > home
+    assert policy.git
+    common = min(places(words, policy.git.common))
+    assert words[common - 1] == "--ro-bind"
+    assert min(places(words, policy.git.admin)) > common
+    assert min(places(words, policy.git.admin / "commondir")) > max(places(words, policy.git.admin))
+
+
+def test_x2_a_home_in_the_working_directory_comes_after_it(policy: Policy) -> None:
+    root = policy.home.parent
+    inside = replace(policy, cwd=root, git=None, read_only=(root,))
+    words = arguments(settle(inside))
+    assert max(places(words, root)[:-1]) < min(places(words, policy.home))
+    assert max(places(words, root)[:-1]) < min(places(words, policy.person))
+
+
+def test_x2_a_program_root_that_holds_the_persons_directory_is_left_out(policy: Policy) -> None:
+    words = arguments(settle(policy))
+    (person,) = places(words, policy.person)
+    assert words[person - 1] == "--tmpfs"
+    assert len(places(words, policy.person / ".pyenv")) == 2
+
+
+def test_x2_a_program_in_the_working_directory_stays_writable(policy: Policy) -> None:
+    own = policy.cwd / ".venv"
+    own.mkdir()
+    assert places(arguments(settle(replace(policy, programs=(own,)))), own) == []
+
+
+@pytest.mark.parametrize(
+    "name", [".", "sessions", "sessions/bob", "sockets", "credentials", "worktrees", "sessions/amy"]
+)
+def test_x3_no_working_directory_among_the_hubs_own_files(policy: Policy, name: str) -> None:
+    with pytest.raises(BullpenError) as raised:
+        settle(replace(policy, cwd=policy.home / name))
+    assert raised.value.kind is Kind.DENIED
+
+
+@pytest.mark.parametrize("path", ["/", "/tmp", "/etc", "/usr", "/proc"])
+def test_x3_no_working_directory_that_is_the_systems(policy: Policy, path: str) -> None:
+    with pytest.raises(BullpenError, match="cannot let an agent write"):
+        settle(replace(policy, cwd=Path(path)))
+    with pytest.raises(BullpenError, match="cannot let an agent write"):
+        settle(replace(policy, writable=(Path(path),)))
+
+
+def test_x3_not_the_persons_own_directory(policy: Policy) -> None:
+    with pytest.raises(BullpenError, match="your keys"):
+        settle(replace(policy, cwd=policy.person))
+    link = policy.cwd.parent / "link"
+    link.symlink_to(policy.person)
+    with pytest.raises(BullpenError, match="your keys"):
+        settle(replace(policy, cwd=link))
+
+
+def test_x2_links_are_resolved_before_paths_are_compared(policy: Policy) -> None:
+    link = policy.person / "project"
+    link.symlink_to(policy.cwd)
+    assert settle(replace(policy, cwd=link)).cwd == policy.cwd
+
+
+@pytest.mark.parametrize("below", ["", "inner"])
+def test_x5_a_planted_link_does_not_choose_what_is_shown(policy: Policy, below: str) -> None:
+    (policy.cwd / "docs").symlink_to(policy.person)
+    path = policy.cwd / "docs" / below
+    with pytest.raises(BullpenError, match="leads out by a link"):
+        settle(replace(policy, read_only=(path,)))
+
+
+def test_x2_the_environment_is_a_list_of_what_may_pass(policy: Policy) -> None:
+    given = {
+        "PATH": "/bin",
+        "LC_ALL": "C",
+        "ANTHROPIC_API_KEY": "k",
+        "BULLPEN_TOKEN": "t",
+        "GIT_AUTHOR_NAME": "A",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "LD_PRELOAD": "x",
+        "SSH_AUTH_SOCK": "/x",
+        "GIT_DIR": "/x",
+        "XDG_RUNTIME_DIR": "/run/user/0",
+        "MY_OWN": "m",
+    }
+    passed = cut(given, replace(policy, keep=frozenset({"MY_OWN"})))
+    names = {"PATH", "LC_ALL", "ANTHROPIC_API_KEY", "BULLPEN_TOKEN", "GIT_AUTHOR_NAME", "MY_OWN"}
+    assert set(passed) == names
+
+
+def test_x2_the_ssh_agent_only_when_the_role_says_so(policy: Policy) -> None:
+    env = {"SSH_AUTH_SOCK": "/run/agent"}
+    without = BUBBLEWRAP.wrap(("true",), env, policy)
+    assert "SSH_AUTH_SOCK" not in without.env
+    assert "commit.gpgSign" in without.env.values()
+    agent = policy.person / "agent.sock"
+    agent.touch()
+    given = BUBBLEWRAP.wrap(("true",), env, replace(policy, ssh_agent=agent))
+    assert given.env["SSH_AUTH_SOCK"] == str(agent)
+    assert "commit.gpgSign" not in given.env.values()
+    assert str(agent) in given.argv
+
+
+def test_x2_a_terminal_keeps_its_session_and_pipes_insist_on_none(policy: Policy) -> None:
+    terminal = BUBBLEWRAP.wrap(("true",), {}, policy)
+    pipes = BUBBLEWRAP.wrap(("true",), {}, replace(policy, is_terminal=False))
+    assert "/dev/tty" not in terminal.argv[2]
+    assert "/dev/tty" in pipes.argv[2]
+
+
+# ── when there can be none ───────────────────────────────────────────────────
+
+
+def test_x3_bubblewrap_that_works_is_available() -> None:
+    assert BUBBLEWRAP.unavailable() == ""
+
+
+def test_x3_missing_bubblewrap_says_what_to_install(
+    policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = BUBBLEWRAP.unavailable()
+    assert "not installed" in said
+    assert "apt install bubblewrap" in said
+    assert "sandbox.enabled: false" in said
+    with pytest.raises(BullpenError) as raised:
+        BUBBLEWRAP.wrap(("true",), {}, policy)
+    assert raised.value.kind is Kind.UNAVAILABLE
+
+
+def test_x3_bubblewrap_that_fails_names_the_usual_causes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text(
+        "#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2; exit 1\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    said = BUBBLEWRAP.unavailable()
+    for words in (
+        "setting up uid map: Permission denied",
+        "kernel.apparmor_restrict_unprivileged_userns=0",
+        "container",
+        "sandbox.enabled: false",
+    ):
+        assert words in said
+
+
+# ── macOS ────────────────────────────────────────────────────────────────────
+
+
+def test_x1_the_profile_denies_by_default_and_names_what_is_open(policy: Policy) -> None:
+    text = profile(settle(policy))
+    lines = text.splitlines()
+    assert lines[:2] == ["(version 1)", "(deny default)"]
+    for path in ("/usr", "/Library", "/System", "/bin", "/sbin", "/private/var"):
+        assert f'(allow file-read* (subpath "{path}"))' in lines
+    for path in ("/dev/null", "/dev/random", "/dev/urandom"):
+        assert f'(allow file-read* file-write* (literal "{path}"))' in lines
+    for path in ("/private/tmp", "/var/folders"):
+        assert f'(allow file-read* file-write* (subpath "{path}"))' in lines
+
+
+def test_x1_the_last_rule_of_the_profile_is_the_innermost(policy: Policy) -> None:
+    assert policy.git
+    lines = profile(settle(policy)).splitlines()
+
+    def last(path: Path) -> int:
+        return max(number for number, line in enumerate(lines) if f'"{path}"' in line)
+
+    assert lines[last(policy.home)].startswith("(deny file-read* file-write*")
+    assert last(policy.home) < last(policy.session) < last(policy.doors)
+    assert last(policy.home) < last(policy.cwd)
+    assert lines[last(policy.session)].startswith("(deny file-write*")
+    assert lines[last(policy.git.admin / "commondir")].startswith("(deny file-write*")
+    assert last(policy.git.common) < last(policy.git.admin) < last(policy.git.admin / "commondir")
+
+
+def test_x1_names_cannot_break_out_of_the_profile(policy: Policy) -> None:
+    odd = policy.cwd / 'a") (allow default) ("'
+    odd.mkdir()
+    text = profile(settle(replace(policy, writable=(odd,))))
+    assert "\n(allow default)" not in text
+    assert r"a\") (allow default) (\"" in text
+
+
+def test_x3_no_network_cannot_be_had_on_macos(policy: Policy) -> None:
+    with pytest.raises(BullpenError) as raised:
+        SEATBELT.wrap(("true",), {}, replace(policy, network=Network(1, 2)))
+    assert raised.value.kind is Kind.UNSUPPORTED
+
+
+def test_x3_seatbelt_says_that_it_is_missing_elsewhere() -> None:
+    if os.uname().sysname == "Darwin":
+        pytest.skip("it is there")
+    assert "sandbox-exec" in SEATBELT.unavailable()
+
+
+def test_x2_an_interpreter_around_the_home_does_not_bring_it_back(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """~/.local may hold both the relay's interpreter and Bullpen's home."""
+    around = policy.home.parent
+    monkeypatch.setattr("sys.base_prefix", str(around))
+    words = arguments(settle(replace(policy, network=Network(4001, 4002))))
+    assert max(places(words, around)) < min(places(words, policy.home))
+    assert max(places(words, around)) < min(places(words, policy.person))
