@@ -255,7 +255,37 @@ def test_clear(pen: Home, bullpen: Bullpen) -> None:
     assert credentials.load(pen, "github-token") is None
     ran = bullpen("auth", "clear", "github-token", "--json")
     assert (ran.code, ran.json["was_set"]) == (0, False)
-    assert bullpen("auth", "clear", "api-token").code == 4  # the hub's own is not ours to clear
+
+
+def test_f4_the_hubs_own_token_is_shown_and_neither_set_nor_cleared(
+    pen: Home, bullpen: Bullpen
+) -> None:
+    assert bullpen("auth", "status", "api-token", "--json").json["credentials"][0]["set"] is False
+    path = pen.credentials / "api-token"
+    path.write_text(f"{VALUE}\n")
+    path.chmod(0o640)
+    for words in (("set", "api-token"), ("clear", "api-token")):
+        ran = bullpen("auth", *words, stdin="other\n")
+        assert ran.code == 6
+        assert "is the hub's own" in ran.err
+    assert path.read_text() == f"{VALUE}\n"
+    ran = bullpen("auth", "status")
+    assert hides(ran)
+    assert ran.out.splitlines()[1].split()[:2] == ["api-token", "refused"]
+    assert f"chmod 600 {path}" in ran.out
+    path.chmod(0o600)
+    assert bullpen("auth", "status").out.splitlines()[1].split()[:2] == ["api-token", "set"]
+
+
+def test_f4_status_of_one_credential(pen: Home, bullpen: Bullpen) -> None:
+    credentials.store(pen, "github-token", VALUE.encode())
+    ran = bullpen("auth", "status", "github-token", "--json")
+    assert [entry["name"] for entry in ran.json["credentials"]] == ["github-token"]
+    assert ran.json["credentials"][0]["set"] is True
+    lines = bullpen("auth", "status", "github-token").out.splitlines()
+    assert (len(lines), lines[1].split()[:2]) == (2, ["github-token", "set"])
+    ran = bullpen("auth", "status", VALUE)
+    assert (ran.code, hides(ran)) == (4, True)
 
 
 # ── giving ──
@@ -293,7 +323,13 @@ def test_without_a_credentials_directory_nothing_is_set(home: Path) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    ["Ann Bee <ann@example.com>\n", "Ann Bee\nann@example.com\n", "Ann Bee\r\nann@example.com"],
+    [
+        "Ann Bee <ann@example.com>\n",
+        "Ann Bee\nann@example.com\n",
+        "Ann Bee\r\nann@example.com",
+        "name = Ann Bee\nemail = ann@example.com\n",
+        "[user]\n\temail=ann@example.com\n\tname=Ann Bee\n",
+    ],
 )
 def test_f4_git_identity_reaches_a_real_commit(
     pen: Home, bullpen: Bullpen, tmp_path: Path, given: str
@@ -322,13 +358,21 @@ def test_f4_git_identity_reaches_a_real_commit(
             "Ann\nann@",
             "Ann\n@x",
         ),
-        *("Ann <a@b> <c@d>", "Ann\na@b\nmore", "A\x1bnn <a@b>", "Ann <a b@c>"),
+        *(
+            "Ann <a@b> <c@d>",
+            "Ann\na@b\nmore",
+            "A\x1bnn <a@b>",
+            "Ann <a b@c>",
+            "name = Ann",
+            "name = Ann\nmail = a@b",
+            "name =\nemail = a@b",
+        ),
     ],
 )
 def test_f4_what_is_no_identity_is_refused(pen: Home, given: str) -> None:
     with pytest.raises(BullpenError):
         credentials.store(pen, "git-config", given.encode())
-    assert credentials.git_variables(pen) == {}
+    assert credentials.git_identity(pen) == {}
 
 
 def test_git_identity_is_asked_for_at_a_terminal(pen: Home) -> None:
@@ -338,7 +382,189 @@ def test_git_identity_is_asked_for_at_a_terminal(pen: Home) -> None:
     terminal.expect("Mail address: ")
     terminal.type("ann@example.com\n")
     assert terminal.end() == 0
-    assert credentials.git_variables(pen)["GIT_COMMITTER_EMAIL"] == "ann@example.com"
+    assert credentials.git_identity(pen)["GIT_COMMITTER_EMAIL"] == "ann@example.com"
+
+
+# ── who agents commit as, asked of a forge ──
+
+
+class Forge(BaseHTTPRequestHandler):
+    """Answers what `reply` says, and writes down what it was asked."""
+
+    reply: ClassVar[tuple[int, bytes, dict[str, str]]] = (200, b"{}", {})
+    seen: ClassVar[list[tuple[str, str]]] = []
+
+    def do_GET(self) -> None:
+        code, body, headers = self.reply
+        self.seen.append((self.path, self.headers.get("authorization", "")))
+        self.send_response(code)
+        for name, value in {"content-length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            self.wfile.write(body)
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+@pytest.fixture
+def forge(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    Forge.seen.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Forge)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("GITHUB_API_URL", address)
+    monkeypatch.setenv("GITLAB_URL", f"{address}/")
+    for variable in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")  # nobody is there
+    yield address
+    server.shutdown()
+    server.server_close()
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, code: int, body: object, **headers: str) -> None:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    monkeypatch.setattr(Forge, "reply", (code, raw, headers))
+
+
+@pytest.mark.parametrize(
+    ("name", "user", "path", "identity"),
+    [
+        (
+            "github",
+            {"login": "ann", "id": 7, "name": "Ann Bee", "email": "ann@example.com"},
+            *("/user", "Ann Bee|ann@example.com"),
+        ),
+        (
+            "github",
+            {"login": "ann", "id": 7, "name": None, "email": None},
+            *("/user", "ann|7+ann@users.noreply.127.0.0.1"),
+        ),
+        (
+            "github",
+            {"login": "ann", "id": 7, "name": "Ann\nBee", "email": "<>"},
+            *("/user", "ann|7+ann@users.noreply.127.0.0.1"),
+        ),
+        (
+            "gitlab",
+            {"username": "ann", "id": 7, "name": "Ann", "email": "a@b.c", "commit_email": "c@d.e"},
+            *("/api/v4/user", "Ann|c@d.e"),
+        ),
+        (
+            "gitlab",
+            {"username": "ann", "id": 7, "name": "", "email": ""},
+            *("/api/v4/user", "ann|7-ann@users.noreply.127.0.0.1"),
+        ),
+    ],
+)
+def test_f4_git_identity_is_derived_from_the_forges_token(
+    pen: Home,
+    bullpen: Bullpen,
+    forge: str,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    user: dict[str, object],
+    path: str,
+    identity: str,
+) -> None:
+    credentials.store(pen, f"{name}-token", VALUE.encode())
+    answers(monkeypatch, 200, user)
+    ran = bullpen("auth", "set", "git-config", "--from", name)
+    assert (ran.code, ran.err, hides(ran)) == (0, "", True)
+    wanted, email = identity.split("|")
+    assert ran.out == f"agents started from now on commit as {wanted} <{email}>\n"
+    given = credentials.git_identity(pen)
+    assert (given["GIT_AUTHOR_NAME"], given["GIT_COMMITTER_EMAIL"]) == (wanted, email)
+    assert Forge.seen == [(path, f"Bearer {VALUE}")]
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "exit_code", "told"),
+    [
+        (401, b"{}", 6, "refuses the github-token of this home (401)"),
+        (403, b"{}", 6, "(403)"),
+        (404, b"{}", 3, "answers 404"),
+        (500, b"{}", 3, "answers 500"),
+        (200, b"<html>", 3, "is not github"),
+        (200, b"\xff\xfe", 3, "is not github"),
+        (200, b"[" * 100_000, 3, "is not github"),
+        (200, b" " * (1 << 20) + b"{}", 3, "is not github"),
+        (200, b"[]", 1, "does not say who"),
+        (200, b'{"login": 1, "id": "x"}', 1, "does not say who"),
+        (200, b'{"login": "a<b", "id": 1}', 1, "does not say who"),
+    ],
+)
+def test_f4_forge_that_does_not_say_changes_nothing(
+    pen: Home,
+    bullpen: Bullpen,
+    forge: str,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    body: bytes,
+    exit_code: int,
+    told: str,
+) -> None:
+    credentials.store(pen, "github-token", VALUE.encode())
+    credentials.store(pen, "git-config", b"Old <old@example.com>")
+    answers(monkeypatch, code, body)
+    ran = bullpen("auth", "set", "git-config", "--from", "github", stdin="New <new@x.y>")
+    assert (ran.code, told in ran.err, hides(ran)) == (exit_code, True, True)
+    assert len(Forge.seen) == 1
+    assert credentials.git_identity(pen)["GIT_AUTHOR_NAME"] == "Old"
+
+
+def test_f4_token_does_not_follow_a_redirection(
+    pen: Home, bullpen: Bullpen, forge: str, refusing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    credentials.store(pen, "github-token", VALUE.encode())
+    for code in (301, 302, 303, 307, 308):
+        answers(monkeypatch, code, b"", location=f"{refusing}/user")
+        ran = bullpen("auth", "set", "git-config", "--from", "github")
+        assert (ran.code, f"answers {code}" in ran.err) == (3, True)
+    assert len(Forge.seen) == 5
+    assert Refusing.seen == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("http://192.0.2.1", "http://example.com", "ftp://127.0.0.1", "127.0.0.1:1", "https://"),
+        *("https://ann:wxyz@127.0.0.1", "http://127.0.0.1:x", "file:///etc/passwd", "http://[::1"),
+        *("http://127.0.0.1@192.0.2.1", "http://127.0.0.1.example.com", "http://127.0.0.1 x/"),
+    ],
+)
+def test_f4_token_is_not_sent_to_an_unsafe_address(
+    pen: Home, bullpen: Bullpen, address: str
+) -> None:
+    credentials.store(pen, "github-token", VALUE.encode())
+    ran = bullpen("auth", "set", "git-config", "--from", "github", GITHUB_API_URL=address)
+    assert (ran.code, hides(ran)) == (2, True)
+    assert "GITHUB_API_URL is no address that a token may be sent to" in ran.err
+
+
+def test_f4_forge_that_is_away_or_a_token_that_is_not_there(pen: Home, bullpen: Bullpen) -> None:
+    words = ("auth", "set", "git-config", "--from", "gitlab")
+    ran = bullpen(*words, GITLAB_URL="http://127.0.0.1:9")
+    assert (ran.code, "gitlab-token is not set" in ran.err) == (4, True)
+    credentials.store(pen, "gitlab-token", VALUE.encode())
+    ran = bullpen(*words, GITLAB_URL="http://127.0.0.1:9")
+    assert (ran.code, "cannot be reached" in ran.err, hides(ran)) == (3, True, True)
+    credentials.store(pen, "gitlab-token", f"{VALUE}é☃".encode())
+    ran = bullpen(*words, GITLAB_URL="http://127.0.0.1:9")
+    assert (ran.code, "not ASCII" in ran.err, hides(ran)) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    "words", [("claude-token", "--from", "github"), ("git-config", "--from", VALUE)]
+)
+def test_f4_from_is_for_the_identity_and_names_a_forge(
+    pen: Home, bullpen: Bullpen, words: tuple[str, ...]
+) -> None:
+    ran = bullpen("auth", "set", *words, stdin="other\n")
+    assert (ran.code, hides(ran)) == (2, True)
+    assert "--from is for git-config only" in ran.err
+    assert list(pen.credentials.iterdir()) == []
 
 
 # ── which login ──
@@ -392,7 +618,7 @@ def test_f4_status_says_what_is_set_and_nothing_of_the_value(pen: Home, bullpen:
         assert ran.code == 0
         assert hides(ran)
     kept = {entry["name"]: entry for entry in ran.json["credentials"]}
-    assert tuple(kept) == NAMES
+    assert tuple(kept) == ("api-token", *NAMES)
     assert kept["claude-token"]["set"] is True
     assert kept["claude-token"]["since"].startswith("20")
     assert kept["claude-token"]["problem"] is None
@@ -407,8 +633,8 @@ def test_f4_status_says_what_is_set_and_nothing_of_the_value(pen: Home, bullpen:
     assert logins["claude"] == "ANTHROPIC_API_KEY of your shell"
     assert logins["gemini"] == "none found"
     lines = bullpen("auth", "status").out.splitlines()
-    assert [line.split()[1] for line in lines[1:8]] == [
-        *("set", "–", "–", "–", "refused", "–", "–")
+    assert [line.split()[1] for line in lines[1:9]] == [
+        *("–", "set", "–", "–", "–", "refused", "–", "–")
     ]
     assert "claude  claude-token of this home" in lines
 

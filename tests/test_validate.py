@@ -24,6 +24,15 @@ Run = Callable[..., Ran]
         ("/x/a.yaml", "name: a\ninstructions: b", "role"),
         ("/x/a.yaml", "worktrees: {}", "config"),
         ("/x/a.yaml", "name: a", ""),
+        ("/x/a.yaml", "role: a\nport: 9001", "agent"),
+        ("/x/a.yaml", "role: a", ""),
+        ("/x/agents/a.yaml", "role: a", "agent"),
+        ("/x/agents/a.yaml", "", "agent"),
+        ("/x/agents/a.yaml", "name: a\ninstructions: b", "role"),
+        ("/x/a.yaml", "name: a\nprompt: b", "project"),
+        ("/x/projects/a.yaml", "x: [", "project"),
+        ("/x/projects/a.yaml", "name: a\ninstructions: b", "role"),
+        ("/x/projects/config.yaml", "", "config"),
         ("/x/a.yaml", "services: {}", ""),
         ("/x/a.yaml", "- 1", ""),
         ("/x/a.yaml", "", ""),
@@ -69,7 +78,7 @@ def test_f3_named_files_need_no_home(tmp_path: Path, bullpen: Run) -> None:
     assert done.code == 1
     assert "coder.yaml:3  modle  unknown key · did you mean model?" in done.out
     assert "ok.yaml      ok" in done.out
-    assert "neither a config.yaml nor a role nor a pod template" in done.out
+    assert "neither a config.yaml nor a role, a pod template, an agent or a project" in done.out
     assert "a [ or { is not closed" in done.out
     assert "No such file" in done.out
     assert done.out.endswith("4 of 5 files have errors\n")
@@ -96,6 +105,64 @@ def test_f3_files_or_all_but_not_both_or_none(home: Path, bullpen: Run) -> None:
         done = bullpen(*words)
         assert done.code == 2
         assert "give files, or --all" in done.err
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "told"),
+    [
+        ("agents/role.yaml", "name: a\ninstructions: b\n", "role.yaml:1  role"),
+        ("agents/config.yaml", "worktrees: {}\n", "config.yaml:1  worktrees"),
+        ("projects/shop.yaml", "name: shop\ninstructions: b\n", "instructions  unknown key"),
+    ],
+)
+def test_f3_in_a_home_the_directory_alone_decides(
+    home: Path, bullpen: Run, file: str, text: str, told: str
+) -> None:
+    (home / file).parent.mkdir()
+    (home / file).write_text(text)
+    for words in (["validate", file], ["validate", "--all"]):
+        done = bullpen(*words, cwd=home)
+        assert done.code == 1
+        assert told in done.out
+
+
+def test_f3_what_only_several_files_together_can_tell(home: Path, bullpen: Run) -> None:
+    (home / "agents").mkdir()
+    (home / "projects").mkdir()
+    (home / "config.yaml").write_text("port: 9100\n")
+    (home / "projects" / "shop.yaml").write_text("name: shop\nprompt: A shop.\n")
+    files = {
+        "amy": "role: coder\nport: 9001\n",
+        "bob": "role: coder\nport: 9001\n",
+        "carl": "role: codr\n",
+        "dora": "role: coder\nport: 9100\n",
+        "eve": "role: coder\nport: 4000\n",  # outside of what is searched: fine
+    }
+    for name, text in files.items():
+        (home / "agents" / f"{name}.yaml").write_text(text)
+    done = bullpen("validate", "--all")
+    assert done.code == 1
+    assert done.out.endswith("4 of 16 files have errors\n")
+    for told in (
+        "amy.yaml:2  port  9001 is the port of agents/bob.yaml already",
+        "bob.yaml:2  port  9001 is the port of agents/amy.yaml already",
+        "carl.yaml:1  role  no role called codr · did you mean coder?",
+        "dora.yaml:2  port  9100 is the port of config.yaml already",
+    ):
+        assert told in done.out
+    done = bullpen("validate", home / "agents" / "amy.yaml")
+    assert (done.code, "agents/bob.yaml" in done.out) == (1, True)
+    (home / "agents" / "bob.yaml").unlink()
+    assert bullpen("validate", home / "agents" / "amy.yaml").code == 0
+
+
+def test_f3_agent_outside_of_a_home_has_nothing_to_compare_with(
+    tmp_path: Path, bullpen: Run
+) -> None:
+    (tmp_path / "amy.yaml").write_text("role: whoever\nport: 9001\n")
+    assert bullpen("validate", "amy.yaml").code == 0
+    (tmp_path / "amy.yaml").write_text("role: whoever\nport: 90011\n")
+    assert "amy.yaml:2  port  90011 is too large" in bullpen("validate", "amy.yaml").out
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

@@ -2,7 +2,8 @@
 
 Values come in by standard input and go out in the environment of an engine; they are in no
 message, no exception and no log. A file that others may read or that is another user's is
-refused: whoever reads one here learns how to mend it. The hub's own token is not among them.
+refused: whoever reads one here learns how to mend it. The hub's own token lies beside them; it is
+looked at here, and made by the hub alone.
 """
 
 import os
@@ -28,6 +29,8 @@ SECRETS = (
 )
 IDENTITY = "git-config"  # who agents commit as: a name and an address, a line each
 NAMES = (*SECRETS, IDENTITY)
+API_TOKEN = "api-token"  # the hub's own: it lies here, too, and nobody sets it
+KEPT = (API_TOKEN, *NAMES)
 LARGEST_BYTES = 1 << 16
 
 
@@ -79,8 +82,19 @@ class Login:
 
 
 def check_name(name: str) -> str:
-    """The name, if it is one. A wrong one is not repeated: it may be the value itself."""
-    if name not in NAMES:
+    """The name, if it is one to set. A wrong one is not repeated: it may be the value itself."""
+    if name == API_TOKEN:
+        raise BullpenError(
+            f"{API_TOKEN} is the hub's own, which makes it",
+            hint=f"for a new one: bullpen hub stop, and remove credentials/{API_TOKEN} in the home",
+            kind=Kind.DENIED,
+        )
+    return check_kept(name)
+
+
+def check_kept(name: str) -> str:
+    """The name, if it is one of a file that is kept here."""
+    if name not in KEPT:
         raise BullpenError(
             "no credential has that name", hint=f"one of: {', '.join(NAMES)}", kind=Kind.NOT_FOUND
         )
@@ -89,7 +103,7 @@ def check_name(name: str) -> str:
 
 def load(home: Home, name: str) -> str | None:
     """The value, or None if it is not set; raises if its file cannot be trusted."""
-    path = home.credentials / check_name(name)
+    path = home.credentials / check_kept(name)
     try:
         _refuse_open(home.credentials, home.credentials.lstat(), 0o700)
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -111,7 +125,7 @@ def load(home: Home, name: str) -> str | None:
 def since(home: Home, name: str) -> datetime | None:
     """When it was set; None if it is not."""
     try:
-        found = (home.credentials / check_name(name)).lstat()
+        found = (home.credentials / check_kept(name)).lstat()
     except FileNotFoundError:
         return None
     return datetime.fromtimestamp(found.st_mtime, UTC)
@@ -146,7 +160,7 @@ def parse(name: str, raw: bytes) -> str:
         raise BullpenError(f"the value of {name} is not text") from None
     text = text.removesuffix("\n").removesuffix("\r")
     if name == IDENTITY:
-        return "\n".join(_parse_identity(text))
+        return identity_text(*_parse_identity(text))
     if not text.strip():
         raise BullpenError(f"the value of {name} is empty", hint=_again(name))
     wrong = next((place for place, char in enumerate(text, 1) if not char.isprintable()), 0)
@@ -163,10 +177,10 @@ def engine_variables(home: Home, engine: str) -> dict[str, str]:
     ways = WAYS.get(engine)
     given = ways.gives if ways else {}
     values = {variable: load(home, name) for variable, name in given.items()}
-    return {**{v: value for v, value in values.items() if value}, **git_variables(home)}
+    return {**{v: value for v, value in values.items() if value}, **git_identity(home)}
 
 
-def git_variables(home: Home) -> dict[str, str]:
+def git_identity(home: Home) -> dict[str, str]:
     """Who an agent's commits are by; nothing if that is not set."""
     kept = load(home, IDENTITY)
     if kept is None:
@@ -201,15 +215,8 @@ def has_login(claude_config: Path) -> bool:
     return (claude_config / WAYS["claude"].file).exists()
 
 
-def _parse_identity(text: str) -> tuple[str, str]:
-    """`Name <address>`, or a line each."""
-    lines = text.splitlines()
-    if len(lines) == 1 and lines[0].endswith(">"):
-        name, _, email = lines[0][:-1].rpartition("<")
-    elif len(lines) == 2:
-        name, email = lines
-    else:
-        name, email = "", ""
+def identity_text(name: str, email: str) -> str:
+    """Who agents commit as, in the form in which it is kept. Pure."""
     name, email = name.strip(), email.strip()
     # Git drops < > and line breaks from names without a word.
     is_plain = (name + email).isprintable() and not set("<>") & set(name + email)
@@ -218,7 +225,23 @@ def _parse_identity(text: str) -> tuple[str, str]:
             "git-config has to be a name and a mail address",
             hint="two lines, or: Name <name@example.com>",
         )
-    return name, email
+    return f"{name}\n{email}"
+
+
+def _parse_identity(text: str) -> tuple[str, str]:
+    """`Name <address>`, or a line each, or lines as a configuration of git has them."""
+    lines = text.splitlines()
+    settings = {
+        key.strip(): value.strip()
+        for key, is_set, value in (line.partition("=") for line in lines)
+        if is_set
+    }
+    if settings.keys() == {"name", "email"}:
+        return settings["name"], settings["email"]
+    if len(lines) == 1 and lines[0].endswith(">"):
+        name, _, email = lines[0][:-1].rpartition("<")
+        return name, email
+    return (lines[0], lines[1]) if len(lines) == 2 else ("", "")
 
 
 def _refuse_open(path: Path, found: os.stat_result, mode: int) -> None:
@@ -244,4 +267,6 @@ def _refuse_open(path: Path, found: os.stat_result, mode: int) -> None:
 
 
 def _again(name: str) -> str:
+    if name == API_TOKEN:
+        return f"remove credentials/{API_TOKEN}, and restart the hub"
     return f"bullpen auth set {name} < FILE"

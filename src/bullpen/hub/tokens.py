@@ -5,6 +5,7 @@ import hmac
 import secrets
 from collections.abc import Iterable
 
+from bullpen import credentials
 from bullpen.files import create_once
 from bullpen.model.agent import Agent
 from bullpen.paths import Home
@@ -23,11 +24,13 @@ def hash_of(token: str) -> str:
 
 
 def owner_token(home: Home) -> str:
-    """The owner's, made on first use."""
-    path = home.credentials / OWNER_FILE
-    if not path.exists():
-        create_once(path, f"{new_token()}\n".encode())
-    return path.read_text().strip()
+    """The owner's, made on first use. One that others can read is refused."""
+    found = credentials.load(home, OWNER_FILE)
+    if found is None:
+        create_once(home.credentials / OWNER_FILE, f"{new_token()}\n".encode())
+        found = credentials.load(home, OWNER_FILE)
+    assert found is not None
+    return found
 
 
 def find_agent(token: str, agents: Iterable[Agent]) -> Agent | None:

@@ -30,13 +30,16 @@ def command() -> None:
 @command.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("name", shell_complete=complete_names)
 @click.argument("words", nargs=-1, metavar="")
+@click.option("--from", "forge", metavar="FORGE", help="git-config: ask github or gitlab.")
 @output.json_option
-def set_(name: str, words: tuple[str, ...], as_json: bool) -> None:
+def set_(name: str, words: tuple[str, ...], forge: str | None, as_json: bool) -> None:
     """Keep a credential, read from standard input or typed unseen.
 
     NAME is one of claude-token (from: claude setup-token), anthropic-api-key,
     gemini-api-key, openai-api-key, github-token, gitlab-token; or git-config: the name
     and the mail address that agents commit with, in two lines or as Name <address>.
+    With --from they are those of the person whom the github-token or gitlab-token belongs to
+    (another server: GITHUB_API_URL, GITLAB_URL).
     """
     credentials.check_name(name)
     if words:
@@ -47,20 +50,28 @@ def set_(name: str, words: tuple[str, ...], as_json: bool) -> None:
         )
     home = current_home()
     was_set = credentials.since(home, name) is not None
-    credentials.store(home, name, _read(name))
+    value = _read(name) if forge is None else _ask(home, name, forge)
+    credentials.store(home, name, value)
     if as_json:
         output.write_json({"name": name, "set": True, "was_set": was_set})
+    elif name == credentials.IDENTITY:
+        output.write(f"agents started from now on commit as {_commits_as(home)}")
     else:
         output.write(f"{name} is {'replaced' if was_set else 'set'} · agents started from now on")
 
 
 @command.command()
+@click.argument("name", required=False, shell_complete=complete_names)
 @output.json_option
-def status(as_json: bool) -> None:
-    """Say which credentials are set, and what each engine would log in with."""
+def status(name: str | None, as_json: bool) -> None:
+    """Say which credentials are set, and what each engine would log in with.
+
+    With NAME about that credential only.
+    """
     home = current_home()
-    kept = [_look(home, name) for name in credentials.NAMES]
-    logins = [_login(home, engine) for engine in credentials.WAYS]
+    names = credentials.KEPT if name is None else [credentials.check_kept(name)]
+    kept = [_look(home, each) for each in names]
+    logins = [_login(home, engine) for engine in credentials.WAYS if name is None]
     if as_json:
         output.write_json({"credentials": kept, "engines": logins})
         return
@@ -75,10 +86,10 @@ def status(as_json: bool) -> None:
             for entry in kept
         ],
     )
-    output.write()
-    output.write_table(
-        ["ENGINE", "LOGIN"], [(entry["engine"], entry["login"] or "refused") for entry in logins]
-    )
+    if logins:
+        output.write()
+        rows = [(entry["engine"], entry["login"] or "refused") for entry in logins]
+        output.write_table(["ENGINE", "LOGIN"], rows)
     for problem in dict.fromkeys(e["problem"] for e in (*kept, *logins) if e["problem"]):
         output.write(f"refused: {output.printable(problem)}")
 
@@ -168,6 +179,32 @@ def _read(name: str) -> bytes:
         return getpass.getpass(f"{name} (not shown): ").encode("utf-8", "surrogateescape")
     except EOFError:
         return b""
+
+
+def _ask(home: Home, name: str, forge: str) -> bytes:
+    """Who the forge says that the token's owner is."""
+    from bullpen import forge_user
+
+    if name != credentials.IDENTITY or forge not in forge_user.FORGES:
+        # What was given is not repeated: it may be a value that was meant for standard input.
+        raise BullpenError(
+            "--from is for git-config only, and names a forge",
+            hint=f"bullpen auth set git-config --from {'|'.join(forge_user.FORGES)}",
+        )
+    found = forge_user.FORGES[forge]
+    token = credentials.load(home, found.credential)
+    if token is None:
+        raise BullpenError(
+            f"{found.credential} is not set",
+            hint=f"bullpen auth set {found.credential} < FILE",
+            kind=Kind.NOT_FOUND,
+        )
+    return forge_user.ask(found, token).encode()
+
+
+def _commits_as(home: Home) -> str:
+    found = credentials.git_identity(home)
+    return output.printable(f"{found['GIT_AUTHOR_NAME']} <{found['GIT_AUTHOR_EMAIL']}>")
 
 
 def _look(home: Home, name: str) -> dict[str, Any]:

@@ -1,0 +1,58 @@
+"""An agent's own file, `<home>/agents/<name>.yaml`: a headless agent that is always the same.
+
+Pure. What is left out here is the role's affair; what stands here wins over the role. Whether the
+role exists and the port is free to claim is `bullpen.agent_files`'.
+"""
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from bullpen.model.fields import Block, Labels, PositiveDuration, RoleName, Text, Word
+from bullpen.model.role import Role, Sandbox, Variable
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+DEFAULT_MODEL = "sonnet"
+
+
+class Claude(Block):
+    """How a task runs. `model` unset: the role's, and if that has none, the default."""
+
+    model: Word | None = None
+    timeout: PositiveDuration = timedelta(minutes=30)
+    max_turns: Annotated[int, Field(ge=1)] = 50
+
+
+class AgentFile(Block):
+    """The whole file. Without a port the agent is reached through the hub only."""
+
+    role: RoleName
+    port: Port | None = None
+    labels: Labels = Field(default_factory=dict)
+    log_level: Literal["debug", "info", "warn", "error"] = "info"
+    claude: Claude = Claude()
+    session_dir: Text | None = None
+    keep_open: bool = False
+    open_timeout: PositiveDuration = timedelta(hours=1)
+    max_retries: Annotated[int, Field(ge=0, le=100)] = 3
+    history_limit: Annotated[int, Field(ge=1)] | None = None
+    sandbox: Sandbox = Sandbox()
+    env: dict[Variable, str] = Field(default_factory=dict)
+    autostart: bool = False
+
+    def apply_to(self, role: Role) -> Role:
+        """The role as this agent has it."""
+        given = {name: getattr(self.sandbox, name) for name in self.sandbox.model_fields_set}
+        changes: dict[str, Any] = {
+            "model": self.claude.model or role.model or _default_model(role),
+            "sandbox": role.sandbox.model_copy(update=given),
+            "env": {**role.env, **self.env},
+            "labels": {**role.labels, **self.labels},
+        }
+        return role.model_copy(update=changes)
+
+
+def _default_model(role: Role) -> str | None:
+    # The name is Claude's; another engine chooses its own.
+    return DEFAULT_MODEL if role.agent_type == "claude" else None
