@@ -2,7 +2,18 @@
 
 import sys
 
-from bench import engine_hooks, events, holders, hub, messages, screens, starts, storm, trees
+from bench import (
+    engine_hooks,
+    events,
+    holders,
+    hub,
+    messages,
+    sandbox,
+    screens,
+    starts,
+    storm,
+    trees,
+)
 from bench.table import Row, show
 
 
@@ -22,6 +33,7 @@ def main() -> None:
     rows += hub.rows()
     rows += messages.rows()
     rows += engine_hooks.rows()
+    rows += sandbox.rows()
     show(rows)
     missed = [row for row in rows if not row.met]
     print(f"\n{len(rows) - len(missed)} of {len(rows)} goals met")

@@ -1,6 +1,8 @@
 """Directors, views and bridges that tell the hub where they are."""
 
+import logging
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -9,9 +11,12 @@ from typing import Any
 import pytest
 
 from bullpen import proc
+from bullpen.component.journal import Journal
+from bullpen.hub import guard
 from bullpen.paths import HUB
 from tests.api.conftest import Answer, Inside, ask
 from tests.conftest import wait_until
+from tests.holder.conftest import alive
 from tests.hub.conftest import Pen, kill
 
 
@@ -179,3 +184,143 @@ def test_b5_components_are_known_to_the_next_hub(
     after = ask(where, "GET", "/components").json
     assert after == [one for one in before if one["name"] == "stays"]
     assert "Bridges\n  stays" in pen.cli("list").out
+
+
+# ── the hub is a component, too ──
+
+PUBLIC = {"type", "interfaces", "name", "version", "state", "uptime_seconds", "home_id"}
+OWNERS = PUBLIC | {"pid", "current_task", "config", "sandbox", "log"}
+FIGURES = {"port", "home", "agents", "running", "components"}
+
+
+def test_c1_the_status_of_the_hub(inside: Inside) -> None:
+    for answer in (
+        ask(inside.socket, "GET", "/status"),
+        ask(inside.port, "GET", "/status", token=inside.owner),
+    ):
+        status = answer.json
+        assert set(status) == OWNERS | FIGURES
+        assert (status["type"], status["name"], status["state"]) == ("hub", "hub", "idle")
+        assert status["interfaces"] == ["statusable", "observable"]
+        assert status["home_id"] == inside.home.id
+        assert status["pid"] == os.getpid()
+        assert status["current_task"] is None
+        assert status["sandbox"] is None
+        assert (status["port"], status["home"]) == (inside.port, str(inside.home.root))
+        assert status["config"]["discovery"]["method"] == "scan"
+        assert not {"fleet", "notifications"} & set(status["config"])  # may hold credentials
+
+
+def test_c1_without_a_token_only_what_anybody_may_know(inside: Inside) -> None:
+    whole = ask(inside.socket, "GET", "/status").json
+    for query in ("", "?text=1", "?text=0&x=y"):
+        answer = ask(inside.port, "GET", f"/status{query}")
+        assert answer.status == 200
+        assert set(answer.json) == PUBLIC
+        same = PUBLIC - {"uptime_seconds"}
+        assert {key: answer.json[key] for key in same} == {key: whole[key] for key in same}
+        for hidden in (str(inside.home.root), "amy", str(os.getpid())):
+            assert hidden.encode() not in answer.body
+
+
+@pytest.mark.parametrize("token", ["x", "bullpen_" + "x" * 43])
+def test_c1_a_wrong_token_is_worse_than_none(inside: Inside, token: str) -> None:
+    answer = ask(inside.port, "GET", "/status", token=token)
+    assert (answer.status, answer.json["error"]) == (401, "unauthorized")
+    assert ask(inside.port, "GET", "/status", {"Authorization": ""}).status == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        *(("POST", "/status"), ("HEAD", "/status"), ("DELETE", "/status"), ("GET", "/status/")),
+        *(("GET", "//status"), ("GET", "/agents/amy/status/x"), ("GET", "/agents//status")),
+        *(("GET", "/agents"), ("GET", "/agents/amy"), ("GET", "/agents/status"), ("GET", "/x")),
+        *(("GET", "/agents/amy/screen"), ("GET", "/components"), ("POST", "/shutdown")),
+        *(("GET", "/agents/x%2F..%2Famy%2Fstatus"), ("GET", "/docs"), ("GET", "/openapi.json")),
+        *(("GET", "/agents/amy/screen?/status"), ("GET", "/events/stream"), ("GET", "/events")),
+    ],
+)
+def test_c1_nothing_else_is_open(inside: Inside, method: str, target: str) -> None:
+    assert ask(inside.port, method, target, head_only=method == "HEAD").status == 401
+
+
+def test_c1_nobody_in_particular_is_neither_the_owner_nor_an_agent(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever path were opened by mistake: what is the owner's stays so."""
+    monkeypatch.setattr(guard, "OPEN", re.compile(".*"))
+    assert ask(inside.port, "GET", "/components").status == 403
+    assert ask(inside.port, "GET", "/agents/amy/screen").status == 403
+    assert ask(inside.port, "GET", "/usage").status == 403
+    monkeypatch.setattr(guard.Actor, "is_owner", property(lambda actor: not actor.agent))
+    assert ask(inside.port, "GET", "/components").status == 200
+
+
+def test_c1_other_sites_do_not_see_the_status_either(inside: Inside) -> None:
+    for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+        assert ask(inside.port, "GET", "/status", headers).status == 403
+
+
+def test_c1_the_hubs_log_tells_who_came_and_left(
+    inside: Inside, sleeper: "subprocess.Popen[bytes]"
+) -> None:
+    def entries() -> list[tuple[str, str]]:
+        log = ask(inside.socket, "GET", "/status").json["log"]
+        assert all({"time", "level", "message"} <= set(entry) for entry in log)
+        return [(e["message"], e["component"]) for e in log if "component" in e]
+
+    before = len(entries())
+    register(inside, "one")
+    register(inside, "one")  # said again, it is no news
+    register(inside, "two", pid=sleeper.pid)
+    ask(inside.socket, "DELETE", "/components/one")
+    sleeper.kill()
+    wait_until(lambda: listed(inside) == [])
+    assert entries()[before:] == [
+        ("a component came", "one"),
+        ("a component came", "two"),
+        ("a component left", "one"),
+        ("a component is gone", "two"),
+    ]
+
+
+def test_c1_the_log_keeps_the_last_thousand_entries_without_credentials() -> None:
+    journal = Journal(logging.getLogger("test"))
+    for number in range(1500):
+        journal.note("info", f"entry {number}", name="amy", token="hush")
+    entries = journal.entries()
+    assert len(entries) == 1000
+    assert [entries[0].message, entries[-1].message] == ["entry 500", "entry 1499"]
+    assert entries[0].model_dump()["token"] == "[redacted]"
+    assert entries[0].model_dump()["name"] == "amy"
+
+
+@pytest.mark.parametrize("body", [None, b"", {}, {"timeout_seconds": 600, "force": True}], ids=repr)
+def test_c2_a_hub_leaves_at_once(pen: Pen, body: Any) -> None:
+    answer = ask(pen.home.socket(HUB), "POST", "/shutdown", body=body)
+    assert answer.status == 202
+    assert answer.json == {
+        "message": answer.json["message"],
+        "drain_timeout": 0,
+        "pid": pen.pid,
+    }
+    wait_until(lambda: not alive(pen.pid))
+    assert alive(pen.program("amy"))  # it waits for nobody, and ends nobody
+
+
+@pytest.mark.parametrize(
+    "body", [{"timeout_seconds": -1}, {"force": "x"}, {"more": 1}, [1], b"{"], ids=repr
+)
+def test_c2_what_makes_no_sense_ends_no_hub(inside: Inside, body: Any) -> None:
+    answer = ask(inside.socket, "POST", "/shutdown", body=body)
+    assert (answer.status, answer.json["error"]) == (400, "validation_error")
+    assert not inside.hub.stop.is_set()
+
+
+def test_c2_hub_stop_and_restart_go_on_working(pen: Pen) -> None:
+    before = pen.pid
+    assert pen.cli("hub", "restart").code == 0
+    assert pen.pid != before
+    assert "hub stopped" in pen.cli("hub", "stop").out
+    assert not alive(pen.pid)

@@ -4,97 +4,66 @@ A plain ASGI layer around the application, and the boundary where every error be
 format of answers. Which actor may do what is each route's own dependency.
 """
 
-import json
 import logging
-import time
-from collections.abc import MutableMapping
+import re
 from dataclasses import dataclass
-from email.utils import formatdate
-from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bullpen import __version__
+from bullpen.component.answers import (
+    RefusedError,
+    answer_error,
+    answer_failure,
+    common_headers,
+    error_body,
+    error_response,
+)
+from bullpen.component.guard import BODY_BYTES, Answer, bearer, capped, check_host, single_headers
+from bullpen.component.guard import check_origin as _check_origin
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import tokens
 from bullpen.hub.doors import DOOR
+from bullpen.hub.ports import PORT
 from bullpen.hub.registry import Registry
+
+__all__ = [
+    "ANONYMOUS",
+    "BODY_BYTES",
+    "OWNER",
+    "Actor",
+    "Guard",
+    "RefusedError",
+    "actor_of",
+    "answer_error",
+    "answer_failure",
+    "common_headers",
+    "error_body",
+    "error_response",
+    "owner_only",
+    "owner_or_self",
+]
 
 log = logging.getLogger("bullpen.http")
 
-BODY_BYTES = 8 << 20
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
-# A request with two of them could mean one thing to us and another to whoever looked before.
-SINGLE_HEADERS = (b"host", b"origin", b"authorization", b"content-length", b"sec-fetch-site")
-RETRYABLE = frozenset({408, 429, 500, 502, 503, 504})
-
-# kind -> status and name of the error
-ANSWERS = {
-    Kind.INVALID: (400, "validation_error"),
-    Kind.NOT_FOUND: (404, "not_found"),
-    Kind.CONFLICT: (409, "conflict"),
-    Kind.DENIED: (403, "forbidden"),
-    Kind.UNAVAILABLE: (503, "unavailable"),
-    Kind.UNSUPPORTED: (422, "unsupported"),
-    Kind.COMMAND_FAILED: (422, "command_failed"),
-}
+# What anybody on this machine may read; the routes themselves say less to nobody in particular.
+OPEN = re.compile(r"/status|/agents/[^/]+/status")
 
 
 @dataclass(frozen=True)
 class Actor:
-    """Who asks: the owner, or the agent of that name."""
+    """Who asks: the owner, the agent of that name, or somebody who did not say."""
 
     agent: str = ""
+    is_anonymous: bool = False
 
     @property
     def is_owner(self) -> bool:
-        return not self.agent
+        return not self.agent and not self.is_anonymous
 
 
 OWNER = Actor()
-
-
-class RefusedError(HTTPException):
-    """An answer that ends the request; also from inside the reading of a body."""
-
-    def __init__(self, status: int, error: str, message: str) -> None:
-        super().__init__(status, message)
-        self.error = error
-
-
-def error_body(status: int, error: str, message: str, details: dict[str, Any]) -> bytes:
-    """The one format of errors. ASCII: half a surrogate in a message can be sent like that."""
-    details = {"retryable": status in RETRYABLE, **details}
-    body = {"error": error, "message": message, "details": details}
-    return json.dumps(body, default=str).encode()
-
-
-def error_response(
-    status: int, error: str, message: str, details: dict[str, Any] | None = None
-) -> Response:
-    """The same as an answer."""
-    return Response(
-        error_body(status, error, message, details or {}),
-        status,
-        {"WWW-Authenticate": "Bearer"} if status == 401 else None,
-        "application/json",
-    )
-
-
-def answer_error(error: BullpenError) -> Response:
-    """The answer for one of our own errors; the client raises the same again from it."""
-    status, name = ANSWERS[error.kind]
-    details = {**error.details, "kind": error.kind.value, "hint": error.hint}
-    return error_response(status, name, error.message, details)
-
-
-def answer_failure(error: Exception) -> Response:
-    """The answer for what should not happen."""
-    message = f"the hub failed ({type(error).__name__}); its log says where"
-    return error_response(500, "internal_error", message)
+ANONYMOUS = Actor(is_anonymous=True)
 
 
 class Guard:
@@ -107,18 +76,18 @@ class Guard:
         self.own_socket = own_socket
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _Answer(send)
+        answer = Answer(send)
         scope.setdefault("state", {})
+        _lead_to_agent(scope)
         try:
-            headers = _single_headers(scope)
+            headers = single_headers(scope)
             self._check_host(scope, headers)
             _check_origin(headers)
             scope["state"]["actor"] = self._identify(scope, headers)
-            await self.app(scope, _capped(receive, headers), answer)
+            await self.app(scope, capped(receive, headers), answer)
         except RefusedError as error:
             if not answer.is_begun:
-                refusal = error_response(error.status_code, error.error, error.detail)
-                await refusal(scope, receive, answer)
+                await error.answer()(scope, receive, answer)
         except Exception as error:
             log.exception("a request failed", extra={"path": scope.get("path", "")})
             if not answer.is_begun:
@@ -131,11 +100,8 @@ class Guard:
         return server is None or server[1] is not None
 
     def _check_host(self, scope: Scope, headers: dict[bytes, str]) -> None:
-        # A page of a foreign site reaches a loopback port under that site's own name.
-        host = headers.get(b"host", "")
-        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-        if self._is_tcp(scope) and name.lower() not in LOOPBACK_NAMES:
-            raise RefusedError(403, "forbidden", f"not served under the name {host[:80]!r}")
+        if self._is_tcp(scope):
+            check_host(headers)
 
     def _identify(self, scope: Scope, headers: dict[bytes, str]) -> Actor:
         given = headers.get(b"authorization")
@@ -151,6 +117,8 @@ class Guard:
                 raise RefusedError(401, "unauthorized", "no such token")
             return actor
         if self._is_tcp(scope):
+            if _is_open(scope):
+                return ANONYMOUS
             raise RefusedError(401, "unauthorized", "a token is needed: Authorization: Bearer")
         if scope["server"][0] == self.own_socket:
             return OWNER
@@ -158,9 +126,8 @@ class Guard:
 
     def _find(self, given: str) -> Actor | None:
         """Whose token the header holds."""
-        scheme, _, token = given.partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token:
+        token = bearer(given)
+        if token is None:
             return None
         if tokens.is_owner(token, self.owner_token):
             return OWNER
@@ -168,69 +135,20 @@ class Guard:
         return None if agent is None else Actor(agent.name)
 
 
-class _Answer:
-    """`send`, which adds to what goes out and knows whether anything has."""
-
-    def __init__(self, send: Send) -> None:
-        self.send = send
-        self.is_begun = self.is_over = False
-
-    async def __call__(self, message: Message) -> None:
-        self.is_begun = True
-        self.is_over = message["type"].endswith("body") and not message.get("more_body")
-        if message["type"].endswith("http.response.start"):  # also of a refused WebSocket
-            message["headers"] = [*message["headers"], *common_headers(message["headers"])]
-        await self.send(message)
+def _lead_to_agent(scope: Scope) -> None:
+    """At the port of one agent everything is below that agent."""
+    name = scope["state"].get(PORT)
+    if name is not None:
+        scope["path"] = f"/agents/{name}{scope['path']}"
+        scope["raw_path"] = f"/agents/{name}".encode() + scope.get("raw_path", b"")
 
 
-def common_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """What every answer has, unless it says otherwise itself."""
-    given = {name.lower() for name, _ in headers}
-    common = [
-        (b"bullpen-version", __version__.encode()),
-        (b"date", formatdate(time.time(), usegmt=True).encode()),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
-    ]
-    return [(name, value) for name, value in common if name not in given]
-
-
-def _single_headers(scope: Scope) -> dict[bytes, str]:
-    headers: dict[bytes, str] = {}
-    for name, value in scope["headers"]:
-        if name in headers and name in SINGLE_HEADERS:
-            raise RefusedError(400, "validation_error", f"two headers {name.decode('latin-1')!r}")
-        headers[name] = value.decode("latin-1")
-    return headers
-
-
-def _check_origin(headers: dict[bytes, str]) -> None:
-    # Browsers send it with everything a page of another site may cause; our own page's is
-    # its host.
-    origin = headers.get(b"origin")
-    if origin is not None and origin != f"http://{headers.get(b'host')}":
-        raise RefusedError(403, "forbidden", "requests of other sites are refused")
-    if headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise RefusedError(403, "forbidden", "requests of other sites are refused")
-
-
-def _capped(receive: Receive, headers: dict[bytes, str]) -> Receive:
-    """The body, refused once it is more than it may be."""
-    too_large = RefusedError(413, "too_large", f"a body has at most {BODY_BYTES} bytes")
-    length = headers.get(b"content-length", "0")
-    if not length.isdecimal() or len(length) > 18 or int(length) > BODY_BYTES:
-        raise too_large
-    taken = 0
-
-    async def receiving() -> MutableMapping[str, Any]:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b"")) if message["type"] == "http.request" else 0
-        if taken > BODY_BYTES:
-            raise too_large
-        return message
-
-    return receiving
+def _is_open(scope: Scope) -> bool:
+    return (
+        scope["type"] == "http"
+        and scope["method"] == "GET"
+        and OPEN.fullmatch(scope["path"]) is not None
+    )
 
 
 # ── what routes depend on ────────────────────────────────────────────────────
@@ -252,4 +170,5 @@ def owner_or_self(request: HTTPConnection) -> None:
     """For what an agent may do to itself."""
     actor = actor_of(request)
     if not actor.is_owner and request.path_params.get("name") != actor.agent:
-        raise BullpenError(f"{actor.agent} may not do that to another agent", kind=Kind.DENIED)
+        who = actor.agent or "nobody in particular"
+        raise BullpenError(f"{who} may not do that to another agent", kind=Kind.DENIED)

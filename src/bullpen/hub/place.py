@@ -1,23 +1,22 @@
 """One hub per home: its lock, its port, and `hub.json` that tells where it is."""
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
 import re
 import socket
 import time
-from pathlib import Path
 from typing import Any
 
 from bullpen import proc
+from bullpen.component import ports
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
 from bullpen.paths import HUB, Home
 
 PORTS = range(9199, 8999, -1)  # the highest free one
-LOOPBACK = "127.0.0.1"
+ANOTHER = "choose another: port in config.yaml, or BULLPEN_PORT (running agents know the old one)"
 LOCK_SECONDS = 0.2
 LOOK_AGAIN_SECONDS = 0.005
 
@@ -58,43 +57,17 @@ def bind_port(home: Home, configured: int | None) -> socket.socket:
     wanted = configured or _kept_port(home)
     if wanted is not None:
         try:
-            return _bind(wanted)
+            return ports.listen(wanted)
         except OSError as error:
-            raise _not_ours(wanted, error) from error
+            raise ports.not_ours(wanted, error, ANOTHER) from error
     claimed = _claimed_ports(home)
     for port in PORTS:
         if port not in claimed:
             with contextlib.suppress(OSError):
-                return _bind(port)
+                return ports.listen(port)
     raise BullpenError(
         f"no port is free from {PORTS[-1]} to {PORTS[0]}",
         hint="choose one: port in config.yaml, or BULLPEN_PORT",
-        kind=Kind.UNAVAILABLE,
-    )
-
-
-def _bind(port: int) -> socket.socket:
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        found.bind((LOOPBACK, port))
-        found.listen(1024)
-    except OSError:
-        found.close()
-        raise
-    return found
-
-
-def _not_ours(port: int, error: OSError) -> BullpenError:
-    hint = "choose another: port in config.yaml, or BULLPEN_PORT (running agents know the old one)"
-    if error.errno != errno.EADDRINUSE:
-        return BullpenError(
-            f"cannot listen on port {port}: {error.strerror}", hint=hint, kind=Kind.UNAVAILABLE
-        )
-    who = _owner_of(port)
-    return BullpenError(
-        f"port {port} is taken{f' by {who}' if who else ''}",
-        hint=f"end it, or {hint}",
         kind=Kind.UNAVAILABLE,
     )
 
@@ -180,21 +153,3 @@ def _claimed_ports(home: Home) -> set[int]:
             text = path.read_text(errors="replace")
             found |= {int(port) for port in re.findall(r"^\s*port:\s*([0-9]{1,5})\b", text, re.M)}
     return found
-
-
-def _owner_of(port: int) -> str:
-    """Who listens there, as far as we may see."""
-    inodes = set()
-    table = Path("/proc/net/tcp")
-    for line in table.read_text().splitlines()[1:] if table.exists() else ():
-        fields = line.split()
-        if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
-            inodes.add(f"socket:[{fields[9]}]")
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            for descriptor in (process / "fd").iterdir():
-                if os.readlink(descriptor) in inodes:  # noqa: PTH115
-                    words = (process / "cmdline").read_bytes().split(b"\0")
-                    command = b" ".join(words).decode(errors="replace").strip()[:80]
-                    return f"pid {process.name} ({command})"
-    return ""

@@ -1,13 +1,26 @@
-"""A component: a process beside the hub that serves, and told the hub where. Pure."""
+"""A component: whatever serves, what it says of itself, how it is told to leave. Pure.
+
+The hub is one, and so are agents' own ports, directors, views and bridges; the last three tell
+the hub where they are.
+"""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field
 
 from bullpen.model.names import NAME
 from bullpen.model.state import Value
+
+Type = Literal["hub", "agent", "director", "view", "bridge"]
+Interface = Literal["statusable", "taskable", "observable", "configurable"]
+Phase = Literal["starting", "idle", "working", "draining", "error"]
+Level = Literal["debug", "info", "warn", "error"]
+
+PREVIEW_CHARACTERS = 80
+DRAIN_SECONDS = 30.0
+LONGEST_DRAIN_SECONDS = 86400.0
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -58,3 +71,83 @@ class Component(Registration):
 
     start_time: str
     registered: float  # seconds since 1970
+
+
+# ── what it says of itself ──
+
+
+class CurrentTask(Value):
+    """What it works on."""
+
+    id: str
+    started_at: float  # seconds since 1970
+    prompt_preview: Annotated[str, Field(description="the beginning of the prompt")]
+
+
+def preview(prompt: str) -> str:
+    """The beginning of a prompt, in one line."""
+    return " ".join(prompt.split())[:PREVIEW_CHARACTERS]
+
+
+class Entry(Value):
+    """Something in its life; more keys than these may come. Never what a model wrote."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    time: float  # seconds since 1970
+    level: Level
+    message: str
+
+
+class PublicStatus(Value):
+    """What anybody on this machine may know."""
+
+    type: Type
+    interfaces: tuple[Interface, ...]
+    name: str
+    version: str
+    state: Phase
+    uptime_seconds: float
+    home_id: str
+
+
+class Status(PublicStatus):
+    """What the owner may know."""
+
+    pid: int
+    current_task: CurrentTask | None
+    config: dict[str, Any]
+    sandbox: Annotated[dict[str, Any] | None, Field(description="none: it has no sandbox")]
+    log: Annotated[tuple[Entry, ...], Field(description="the last 1,000, oldest first")]
+
+    def public(self) -> PublicStatus:
+        """The part for everybody."""
+        return PublicStatus(**{name: getattr(self, name) for name in PublicStatus.model_fields})
+
+
+# ── how it is told to leave ──
+
+
+class Shutdown(Value):
+    """How it is asked to leave."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    timeout_seconds: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=LONGEST_DRAIN_SECONDS,
+            allow_inf_nan=False,
+            description="how long a running task is waited for; 30 if it is not said",
+        ),
+    ] = None
+    force: Annotated[bool, Field(description="cancel what runs at the end of that")] = False
+
+
+class Leaving(Value):
+    """It leaves; answered before it has left."""
+
+    message: str
+    drain_timeout: float
+    pid: int

@@ -1,5 +1,8 @@
-"""`bullpen kill`: end agents at once, without grace."""
+"""`bullpen kill`: end agents at once, or everything of this home."""
 
+import os
+import sys
+from collections import Counter
 from collections.abc import Sequence
 
 import click
@@ -7,13 +10,24 @@ import click
 from bullpen.cli import output
 from bullpen.cli.agents import act_on_each
 from bullpen.cli.connect import connect
+from bullpen.errors import BullpenError, Kind
+from bullpen.paths import current_home, shown
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Agents, components, hub and factory.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @output.json_option
-def command(names: Sequence[str], as_json: bool) -> None:
-    """End agents at once: SIGKILL, no grace. Their worktrees and sessions stay."""
+def command(names: Sequence[str], everything: bool, yes: bool, as_json: bool) -> None:
+    """End agents at once: SIGKILL, no grace. Their worktrees and sessions stay. With --all
+    everything of this home is ended, also while the hub is down or does not answer: SIGTERM, and
+    SIGKILL after 5 seconds."""
+    if everything == bool(names):
+        raise BullpenError("which agents?", hint="names, or --all")
+    if everything:
+        _kill_all(yes, as_json)
+        return
     act_on_each(
         connect(),
         list(dict.fromkeys(names)),
@@ -21,3 +35,35 @@ def command(names: Sequence[str], as_json: bool) -> None:
         "killed",
         as_json,
     )
+
+
+def _kill_all(yes: bool, as_json: bool) -> None:
+    from bullpen.cli.components import processes
+    from bullpen.client.components import end_all
+
+    if os.environ.get("BULLPEN_ACTOR"):
+        raise BullpenError("an agent may not do that", kind=Kind.DENIED)
+    home = current_home()
+    if not yes and sys.stdin.isatty():
+        question = f"End all agents, all components and the hub of {shown(home.root)}?"
+        click.confirm(output.printable(question), abort=True, err=True)
+    results = end_all(home, processes(home))
+    if as_json:
+        output.write_json(
+            [
+                {"type": one.what, "name": one.name, "pid": one.pid, "result": result}
+                for one, result in results
+            ]
+        )
+    else:
+        for one, result in results:
+            output.write(f"{one.what} {output.printable(one.name)} {result} · pid {one.pid}")
+        if not results:
+            output.write("nothing was running")
+    left = Counter(result for _, result in results)["left"]
+    if left:
+        raise BullpenError(
+            f"{left} of {len(results)} processes could not be ended",
+            hint="they may be stuck in the kernel; try again",
+            kind=Kind.COMMAND_FAILED,
+        )

@@ -1,0 +1,61 @@
+"""`bullpen discover`: what serves on this machine."""
+
+from typing import get_args
+
+import click
+
+from bullpen.cli import output
+from bullpen.cli.components import look
+from bullpen.component.discovery import having
+from bullpen.model.component import Interface
+from bullpen.paths import current_home
+
+HEADERS = ("TYPE", "NAME", "STATE", "PORT", "VERSION", "HOME")
+
+
+@click.command()
+@click.option(
+    "--interface", type=click.Choice(get_args(Interface)), help="Only those that have it."
+)
+@output.json_option
+def command(interface: Interface | None, as_json: bool) -> None:
+    """Find hubs, agents' ports, directors, views and bridges on this machine. Those of other homes
+    are shown as foreign."""
+    home = current_home()
+    home_id = home.id
+    seen = look(home)
+    shown = having([one.found for one in seen], interface)
+    if as_json:
+        output.write_json(
+            [
+                {
+                    "type": one.type,
+                    "name": one.name,
+                    "state": one.state,
+                    "address": one.address,
+                    "port": one.port,
+                    "version": one.version,
+                    "interfaces": one.interfaces,
+                    "home_id": one.home_id,
+                    "home": "own" if one.is_own(home_id) else "foreign",
+                }
+                for one in shown
+            ]
+        )
+        return
+    if not shown:
+        output.write("nothing serves here · bullpen hub start")
+        return
+    registered = {one.found.key for one in seen if one.is_registered}
+    rows = [
+        (
+            one.type,
+            one.name,
+            one.state or ("no answer" if one.key in registered else "announced"),
+            str(one.port or "–"),
+            one.version or "–",
+            "own" if one.is_own(home_id) else "foreign",
+        )
+        for one in shown
+    ]
+    output.write_table(HEADERS, rows)
