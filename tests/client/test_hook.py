@@ -293,6 +293,45 @@ def test_spool_does_not_follow_a_link(place: Path, monkeypatch: pytest.MonkeyPat
     assert not (place / "elsewhere").exists()
 
 
+def test_x2_in_a_read_only_session_the_spool_is_beside_the_door(place: Path) -> None:
+    """As in a sandbox: all of the session is to be read only, but the door's directory."""
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        pytest.skip("bubblewrap is not installed")
+    session = place / "session"
+    (session / "api").mkdir()
+    walls = [bwrap, "--dev-bind", "/", "/", "--tmpfs", str(place)]
+    walls += ["--ro-bind", str(session), str(session)]
+    walls += ["--bind", str(session / "api"), str(session / "api")]
+    for line in (COMMANDS["line"], COMMANDS["command"], COMMANDS["module"]):
+        done = subprocess.run(
+            [*walls, *line], input=EVENT, capture_output=True, check=False, timeout=60
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    lines = (session / "api/hooks.spool").read_bytes().splitlines()
+    assert [line.partition(b"\t")[2] for line in lines] == [EVENT] * 3
+    assert spooled(place) == []
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
+def test_a_spool_that_is_no_file_is_passed_over(
+    place: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    (place / "session/api").mkdir()
+    planted = place / "session/hooks.spool"
+    if kind == "link":
+        planted.symlink_to(place / "elsewhere")
+    elif kind == "pipe":
+        os.mkfifo(planted)
+    else:
+        planted.mkdir()
+    assert pass_on(place, EVENT, monkeypatch) == b""
+    assert not (place / "elsewhere").exists()
+    # What can be opened is believed to keep it: a pipe of the agent's own is the agent's loss.
+    kept = place / "session/api/hooks.spool"
+    assert kept.exists() == (kind != "pipe")
+
+
 def test_many_at_once_keep_every_event_whole(place: Path) -> None:
     count = 24
     events = [json.dumps({"n": n, "pad": "x" * 3000}).encode() for n in range(count)]

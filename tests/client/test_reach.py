@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import socket as socket_module
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bullpen import __version__, marker, paths
-from bullpen.client import reach
+from bullpen.client import permission, reach
 from bullpen.errors import BullpenError
 from bullpen.paths import HUB, Home, find_home
 
@@ -176,3 +177,59 @@ def test_deleted_current_directory_is_left_alone(
 def test_b6_the_token_is_sent_when_there_is_one() -> None:
     assert reach.headers({}) == reach.headers({b"BULLPEN_TOKEN": b""}) == {}
     assert reach.headers({b"BULLPEN_TOKEN": b"t0"}) == {"authorization": "Bearer t0"}
+
+
+# -- an agent's own door -------------------------------------------------------------------------
+
+
+def agent(
+    base: Path, session: Path, *, door: bool, socket: bool, marked: bool
+) -> reach.Environment:
+    """The environment of an agent; of its home there is what is said."""
+    home = base / "home"
+    (home / "sockets").mkdir(parents=True)
+    if marked:
+        (home / marker.MARKER).write_text(CURRENT)
+    if socket:
+        (home / "sockets/hub.sock").touch()
+    (session / "api").mkdir(parents=True)
+    if door:
+        (session / "api/hub.sock").touch()
+    names = {"HOME": "/nowhere", "BULLPEN_DIR": home, "BULLPEN_SESSION_DIR": session}
+    return {os.fsencode(name): os.fsencode(value) for name, value in names.items()}
+
+
+@pytest.mark.parametrize("door", [True, False])
+@pytest.mark.parametrize("socket", [True, False])
+@pytest.mark.parametrize("marked", [True, False])
+def test_x2_the_door_is_used_where_the_homes_socket_is_not_to_be_seen(
+    base: Path, door: bool, socket: bool, marked: bool
+) -> None:
+    session = base / "home/sessions/amy"
+    environ = agent(base, session, door=door, socket=socket, marked=marked)
+    at_home = bytes(base / "home/sockets/hub.sock") if marked else None
+    at_door = bytes(session / "api/hub.sock") if door else None
+    assert reach.find_door(environ) == at_door
+    assert reach.find_home_socket(environ) == at_home
+    assert reach.find_socket(environ) == (at_home if at_home and socket else at_door or at_home)
+    assert permission.find_sockets(environ) == [each for each in (at_door, at_home) if each]
+
+
+def test_x2_a_door_of_a_deep_home_is_reached_by_its_directory(base: Path) -> None:
+    session = base / ("d" * 60) / ("e" * 60) / "sessions/amy"
+    environ = agent(base, session, door=False, socket=False, marked=False)
+    with socket_module.socket(socket_module.AF_UNIX) as listener:
+        with contextlib.chdir(session / "api"):
+            listener.bind("hub.sock")
+        listener.listen()
+        found = reach.find_door(environ)
+        assert found is not None
+        assert len(found) < reach.SOCKET_BYTES
+        with socket_module.socket(socket_module.AF_UNIX) as talk:
+            talk.connect(found)
+        os.close(int(found.split(b"/")[4]))
+
+
+@pytest.mark.parametrize("session", [b"", b"relative", b"/nowhere"])
+def test_a_session_that_is_none_has_no_door(session: bytes) -> None:
+    assert reach.find_door({b"BULLPEN_SESSION_DIR": session}) is None

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bullpen.engines import ENGINES, Engine, Prepared, Start
-from bullpen.engines.base import Outcome
+from bullpen.engines.base import Outcome, Reader, Said, Spent, Used, outcome_of_exit
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.role import Role
 from bullpen.model.state import Idle
@@ -42,7 +42,7 @@ way = pytest.mark.parametrize("way", ["prepare", "prepare_run"])
 def given_start(tmp_path: Path) -> Start:
     """A start for which everything is there; `for_engine` gives it a role."""
     programs = tmp_path / "bin"
-    for directory in (programs, tmp_path / "session", tmp_path / "work"):
+    for directory in (programs, tmp_path / "session", tmp_path / "session/run", tmp_path / "work"):
         directory.mkdir()
     for name in TALKING:
         (programs / name).write_text("#!/bin/sh\n")
@@ -53,6 +53,7 @@ def given_start(tmp_path: Path) -> Start:
         agent="amy",
         cwd=str(tmp_path / "work"),
         session=tmp_path / "session",
+        run=tmp_path / "session/run",
         home=tmp_path / "home",
         person=tmp_path / "person",
         env={"PATH": str(programs), **KEYS},
@@ -96,7 +97,8 @@ def test_a_program_that_is_held_as_it_is_is_left_as_it_is(
     assert prepared.argv == start.words
     assert (prepared.env, prepared.files, prepared.first_input) == ({}, {}, b"")
     engine.make_ready(start, prepared)
-    assert list(start.session.iterdir()) == []
+    assert list(start.session.iterdir()) == [start.run]
+    assert list(start.run.iterdir()) == []
 
 
 @talking
@@ -132,9 +134,35 @@ def test_no_credential_is_in_a_command_line_or_a_file(
     start = for_engine(given_start, engine, "do it")
     prepared = getattr(engine, way)(start)
     engine.make_ready(start, _written(start, prepared))
-    shown = json.dumps([prepared.argv, dict(prepared.files)])
+    shown = json.dumps([prepared.argv, dict(prepared.files), dict(prepared.run_files)])
     assert [value for value in KEYS.values() if value in shown] == []
     assert prepared.first_input.find(TOKEN.encode()) == -1
+
+
+@talking
+def test_t1_what_a_run_is_given_is_in_its_own_directory(engine: Engine, given_start: Start) -> None:
+    """Two runs of one agent share all other files, and these are the same for both."""
+    one = for_engine(given_start, engine, "the first [[prompt]]")
+    two = replace(one, prompt="another", run=given_start.session / "other")
+    first, second = engine.prepare_run(one), engine.prepare_run(two)
+    assert first.files == second.files
+    assert "the first [[prompt]]" not in json.dumps([dict(first.files), first.argv])
+    assert first.first_input == b""
+    [(name, text)] = first.run_files.items()
+    assert "the first [[prompt]]" in text
+    assert str(one.run / name) in first.argv
+    assert str(two.run / name) in second.argv
+    with pytest.raises(BullpenError, match="directory of its own"):
+        engine.prepare_run(replace(one, run=Path()))
+
+
+@talking
+def test_a_prompt_that_is_half_a_character_can_be_written(
+    engine: Engine, given_start: Start
+) -> None:
+    prepared = engine.prepare_run(for_engine(given_start, engine, "a \ud800 b"))
+    for text in prepared.run_files.values():
+        text.encode()
 
 
 @talking
@@ -187,7 +215,7 @@ def test_a_prompt_with_a_dash_is_not_an_option(
     for index, word in differing:
         flag = word.removesuffix(prompt)
         assert "--" in argv[:index] or re.fullmatch(r"--[a-z-]+=", flag), argv
-    given = [*prepared.files.values(), prepared.first_input.decode()]
+    given = [*prepared.files.values(), *prepared.run_files.values()]
     assert differing or any(prompt in text for text in given)
 
 
@@ -222,6 +250,7 @@ def test_the_same_start_is_prepared_the_same(engine: Engine, given_start: Start,
     one, two = getattr(engine, way)(start), getattr(engine, way)(start)
     assert _without_ids(one.argv) == _without_ids(two.argv)
     assert (one.env, one.files) == (two.env, two.files)
+    assert one.run_files == two.run_files
 
 
 @talking
@@ -281,6 +310,111 @@ def test_a_sandboxed_run_asks_nobody(engine: Engine, given_start: Start) -> None
     walled = engine.prepare_run(for_engine(given_start, engine, "x"))
     shown = json.dumps([walled.argv, dict(walled.files)])
     assert not any(mode in shown for mode in open_modes)
+
+
+@talking
+@way
+def test_x2_a_sandboxed_engine_finds_all_it_needs_in_directories_of_its_own(
+    engine: Engine, given_start: Start, way: str
+) -> None:
+    person = given_start.person
+    theirs = {
+        ".claude/.credentials.json": "claude's login",
+        ".claude.json": '{"primaryApiKey": "claude key"}',
+        ".codex/auth.json": "codex's login",
+        ".codex/AGENTS.md": "the person's words",
+        ".codex/prompts/one.md": "a prompt",
+        ".codex/rules/mine.rules": "",
+        ".gemini/oauth_creds.json": "gemini's login",
+        ".gemini/.env": "GEMINI_API_KEY=secret of gemini",
+        ".gemini/commands/one.toml": "prompt = 'x'",
+        ".gemini/policies/mine.toml": "",
+    }
+    for name, text in theirs.items():
+        (person / name).parent.mkdir(parents=True, exist_ok=True)
+        (person / name).write_text(text)
+    (given_start.home / "claude-config/default").mkdir(parents=True)
+    (given_start.home / "claude-config/default/.credentials.json").write_text("shared login")
+    start = replace(for_engine(given_start, engine, "do it"), is_sandboxed=True)
+    assert engine.writable(replace(start, is_sandboxed=False)) == ()
+    prepared = _written(start, getattr(engine, way)(start))
+    for _ in range(2):
+        engine.make_ready(start, prepared)
+        [own] = engine.writable(start)
+        assert own.parent == start.session
+        assert own.is_dir()
+        assert not own.is_symlink()
+        assert any(str(own) == value for value in prepared.env.values())
+        assert prepared.state_files.startswith(f"{own}/")
+        assert [path for path in own.rglob("*") if path.is_symlink()] == []
+        shown = "".join(_tree(own).values())
+        logins = ("login", "claude key", "secret of", *KEYS.values())
+        assert [word for word in logins if word in shown] == []
+    copied = {
+        "claude": {},
+        "codex": {"AGENTS.md", "prompts/one.md", "rules/mine.rules", "rules/bullpen.rules"},
+        "gemini": {".gemini/commands/one.toml", ".gemini/policies/mine.toml"},
+    }
+    assert set(copied[engine.name]) <= set(_tree(own))
+    assert {name: (person / name).read_text() for name in theirs} == theirs
+
+
+@talking
+@way
+def test_f4_a_sandboxed_engine_without_a_key_says_how_to_give_it_one(
+    engine: Engine, given_start: Start, way: str
+) -> None:
+    person = given_start.person
+    for name in (".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json"):
+        (person / name).parent.mkdir(parents=True)
+        (person / name).write_text("{}")
+    bare = replace(given_start, env={"PATH": given_start.env["PATH"]})
+    start = for_engine(bare, engine, "do it")
+    getattr(engine, way)(start)  # outside, the person's login serves
+    with pytest.raises(BullpenError, match="cannot use your own login") as raised:
+        getattr(engine, way)(replace(start, is_sandboxed=True))
+    assert raised.value.kind is Kind.UNAVAILABLE
+    assert "bullpen auth set " in (raised.value.hint or "")
+
+
+@talking
+def test_x2_hosts_are_those_of_the_models_api(engine: Engine, given_start: Start) -> None:
+    known = {
+        "claude": ("api.anthropic.com:443", "ANTHROPIC_BASE_URL"),
+        "codex": ("api.openai.com:443", ""),
+        "gemini": ("generativelanguage.googleapis.com:443", "GOOGLE_GEMINI_BASE_URL"),
+    }
+    host, variable = known[engine.name]
+    start = for_engine(given_start, engine)
+    assert engine.hosts(start) == (host,)
+    addresses = {
+        "http://127.0.0.1:8801": "127.0.0.1:8801",
+        "https://gateway.example/v1/": "gateway.example:443",
+        "http://[::1]/x": "[::1]:80",
+    }
+    for url, expected in addresses.items():
+        if variable:
+            other = replace(start, env={**start.env, variable: url})
+        else:
+            provider = {"base_url": url, "env_key": "X", "name": "own", "wire_api": "responses"}
+            named = {"model_provider": "own", "model_providers": {"own": provider}}
+            other = for_engine(given_start, engine, settings=named)
+        assert engine.hosts(other) == (expected,)
+
+
+@talking
+def test_x2_programs_are_where_the_program_lies(engine: Engine, given_start: Start) -> None:
+    programs = engine.programs(for_engine(given_start, engine))
+    place = Path(given_start.env["PATH"]) / engine.name
+    assert any(place.is_relative_to(root) for root in programs)
+    assert not any(given_start.session.is_relative_to(root / "x") for root in programs)
+
+
+def test_a_plain_program_has_nothing_of_its_own_in_a_sandbox(given_start: Start) -> None:
+    engine = ENGINES["command"]
+    start = replace(for_engine(given_start, engine), is_sandboxed=True)
+    assert (engine.writable(start), engine.hosts(start)) == ((), ())
+    assert engine.programs(start) == ()  # cat is of the system
 
 
 def test_a_plain_program_takes_no_tasks(given_start: Start) -> None:
@@ -367,6 +501,7 @@ def test_a_line_that_says_nothing_of_success_is_none(
 ) -> None:
     lines = engine.read_line(json.dumps({**fields, "type": kind}).encode())
     ended = [line for line in lines if isinstance(line, Outcome)]
+    assert all(line.fault for line in ended if line.is_retryable)
     says_so = kind == "turn.completed" or fields.get("status") == "success"
     if not says_so and fields.get("is_error") is not False:
         assert all(line.fault for line in ended)
@@ -414,6 +549,159 @@ def test_recorded_runs_end_as_they_did(name: str) -> None:
             file.stem.removeprefix("run-"), "claude_error"
         )
         assert ended[0].fault == expected
+        assert not ended[0].is_retryable
+
+
+def test_t8_what_a_tool_is_used_on_is_told_in_a_line() -> None:
+    used = [
+        said
+        for name in ("codex", "gemini")
+        for line in (SAMPLES / name / "run-ok.jsonl").read_bytes().splitlines()
+        for said in ENGINES[name].read_line(line)
+        if isinstance(said, Used)
+    ]
+    assert used == [
+        Used("Bash", "/bin/bash -lc 'echo hi'"),
+        Used("mcp__fleet__whoami"),
+        Used("run_shell_command", "echo hi"),
+        Used("run_shell_command", "touch x"),
+        Used("mcp_fleet_whoami"),
+    ]
+
+
+@talking
+@given(text=st.text(st.characters(codec=None), min_size=1), size=st.integers(1, 2000))
+@often
+def test_a_detail_is_one_short_line_whatever_the_model_wrote(
+    engine: Engine, text: str, size: int
+) -> None:
+    command = text * size
+    calls = {
+        "claude": {
+            "type": "assistant",
+            "message": {"content": [{"type": "tool_use", "name": "x", "input": {"path": command}}]},
+        },
+        "codex": {
+            "type": "item.started",
+            "item": {"type": "command_execution", "command": command},
+        },
+        "gemini": {"type": "tool_use", "tool_name": "x", "parameters": {"command": command}},
+    }
+    [used] = engine.read_line(json.dumps(calls[engine.name]).encode())
+    assert isinstance(used, Used)
+    assert len(used.detail) <= 200
+    assert used.detail.isprintable()
+    used.detail.encode()
+
+
+def test_t8_what_an_answer_used_is_counted_once() -> None:
+    def line(id: str, block: dict[str, Any], tokens: int = 1) -> bytes:
+        usage = {"input_tokens": 7, "cache_read_input_tokens": 5, "output_tokens": tokens}
+        message = {"id": id, "content": [block], "usage": usage}
+        return json.dumps({"type": "assistant", "message": message}).encode()
+
+    text, tool = {"type": "text", "text": "hi"}, {"type": "tool_use", "name": "Bash", "input": {}}
+    reader = Reader(ENGINES["claude"])
+    lines = [line("m1", text), line("m1", tool), line("m2", text, 3)]
+    told = [said for each in lines for said in reader.read(each)]
+    assert told == [Spent(12, 1, "m1"), Said("hi"), Used("Bash"), Spent(12, 3, "m2"), Said("hi")]
+    again = Reader(ENGINES["claude"])  # of another run, or of the same after a restart
+    assert again.read(lines[1]) == (Spent(12, 1, "m1"), Used("Bash"))
+
+
+# As the programs said it to the fakes of their APIs.
+FAILED = {
+    "codex": [
+        ("unexpected status 403 Forbidden: scripted 403, url: http://x", "claude_error", False),
+        ('{"error": {"message": "scripted 400", "code": null}}', "claude_error", False),
+        ("exceeded retry limit, last status: 429 Too Many Requests", "rate_limit", False),
+        ("exceeded retry limit, last status: 500 Internal", "claude_error", True),
+        ("unexpected status 503 Service Unavailable: scripted 503", "claude_error", True),
+        (
+            "We\u2019re currently experiencing high demand, which may cause temporary errors.",
+            "claude_error",
+            True,
+        ),
+        (
+            "stream disconnected before completion: Transport error: network error: error decoding",
+            "claude_error",
+            True,
+        ),
+        ("Codex ran out of room in the model's context window.", "claude_error", False),
+    ],
+    "gemini": [
+        ('[API Error: {"error":{"code":400,"message":"scripted 400"}}]', "claude_error", False),
+        ('[API Error: {"error":{"code":403,"message":"scripted 403"}}]', "claude_error", False),
+        ('[API Error: {"error":{"code":500,"message":"scripted 500"}}]', "claude_error", True),
+        ("[API Error: scripted 503]", "claude_error", True),
+        (
+            "[API Error: scripted 429]\nPlease wait and try again later. To increase your limits,"
+            " request a quota increase through AI Studio",
+            "rate_limit",
+            False,
+        ),
+        (
+            "[API Error: exception TypeError: fetch failed sending request]",
+            "claude_error",
+            True,
+        ),
+        ("Reached max session turns for this session.", "claude_error", False),
+        ("", "claude_error", True),  # an answer that broke off
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "why", "fault", "is_retryable"),
+    [(name, *each) for name, cases in FAILED.items() for each in cases],
+)
+def test_t9_which_failures_pass_by_themselves(
+    name: str, why: str, fault: str, is_retryable: bool
+) -> None:
+    error = {"message": why} if why else None
+    line = {"type": "turn.failed" if name == "codex" else "result", "status": "error"}
+    [ended] = ENGINES[name].read_line(json.dumps({**line, "error": error}).encode())
+    assert isinstance(ended, Outcome)
+    assert (ended.fault, ended.is_retryable) == (fault, is_retryable)
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "said", "why", "is_retryable"),
+    [
+        (1, None, "error: unknown option '--x'\n", "error: unknown option '--x'", False),
+        (2, None, "error: unexpected argument\n\nUsage: codex\n", "error: unexpected", False),
+        (1, None, "", "exit code 1 without a result", False),
+        (0, None, "", "exit code 0 without a result", False),
+        (0, None, "Warning: timed out\n", "exit code 0", False),
+        (1, None, "x\nError: connect ECONNREFUSED 1.2.3.4\n", "Error: connect ECONN", True),
+        (2, None, "sh: 1: cannot open /x/prompt.json: No such file\n", "cannot open", False),
+        (1, None, "\x1b[31mbwrap: setting up uid map\x1b[0m\n", "bwrap: setting up", False),
+        (None, 9, "", "SIGKILL", True),
+        (None, 15, "half a word", "half a word (ended by signal SIGTERM)", True),
+        (None, 99, "", "signal 99", True),
+        (143, None, "", "SIGTERM", True),
+        (139, None, "", "SIGSEGV", True),
+        (145, None, "", "exit code 145", False),  # a status of the API's, cut to a byte
+    ],
+)
+def test_t9_an_end_without_a_word_is_a_failure(
+    code: int | None, signal: int | None, said: str, why: str, is_retryable: bool
+) -> None:
+    ended = outcome_of_exit(code, signal, said)
+    assert (ended.fault, ended.text, ended.is_retryable) == ("claude_error", "", is_retryable)
+    assert why in ended.why
+
+
+@given(
+    code=st.none() | st.integers(0, 255),
+    signal=st.none() | st.integers(1, 64),
+    said=st.text(st.characters(codec=None)),
+)
+@often
+def test_no_end_is_too_strange(code: int | None, signal: int | None, said: str) -> None:
+    why = outcome_of_exit(code, signal, said * 50).why
+    assert why.isprintable()
+    assert 0 < len(why) <= 500
 
 
 # -- helpers ---------------------------------------------------------------------------------

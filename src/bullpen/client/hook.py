@@ -3,8 +3,9 @@
 Called by the hot command, by the whole command line, and by `main` from the line that
 `hook_line` writes into an engine's settings. It must never break or hold up an agent:
 every wait has a limit, and every failure ends in silence. An event that no hub has
-acknowledged goes to a file in the agent's session, which the hub reads when it is back;
-one that arrived twice is better than one that is lost. As light as `wire`.
+acknowledged goes to a file in the agent's session (in a sandbox, where that cannot be written,
+beside the agent's door), which the hub reads when it is back; one that arrived twice is better
+than one that is lost. As light as `wire`.
 """
 
 import posix
@@ -115,11 +116,18 @@ def _spool(environ: reach.Environment, event: bytes) -> None:
     # it cannot stand.
     text = event.replace(b"\r", b" ").replace(b"\n", b" ")
     line = b"%.3f\t%s\n" % (time.time(), text)
+    for place in (directory, directory + reach.DOORS):
+        if _append(place + b"/" + SPOOL, line):
+            return
+
+
+def _append(path: bytes, line: bytes) -> bool:
+    """Add the line to that file; False if it cannot be opened."""
     flags = posix.O_RDWR | posix.O_APPEND | posix.O_CREAT | posix.O_NOFOLLOW | posix.O_CLOEXEC
     try:
-        descriptor = posix.open(directory + b"/" + SPOOL, flags, 0o600)
+        descriptor = posix.open(path, flags | posix.O_NONBLOCK, 0o600)
     except OSError:
-        return
+        return False
     try:
         size = posix.fstat(descriptor).st_size
         # A full disk may have cut the last line short: ours must not become its rest.
@@ -128,6 +136,7 @@ def _spool(environ: reach.Environment, event: bytes) -> None:
         if size + len(line) <= SPOOL_BYTES:
             posix.write(descriptor, line)
     except OSError:
-        return
+        return True
     finally:
         posix.close(descriptor)
+    return True

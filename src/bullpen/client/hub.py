@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from bullpen import __version__
-from bullpen.client import wire
+from bullpen import __version__, marker
+from bullpen.client import reach, wire
 from bullpen.client.start import start_hub
 from bullpen.errors import BullpenError, Kind
 from bullpen.paths import HUB, Home
@@ -29,9 +29,12 @@ class HubClient:
     ) -> None:
         self.home = home
         self.start = start
+        # In a sandbox the home is not to be seen; the agent's own door is.
+        is_seen = marker.is_home(home.root)
+        self._door = None if is_seen else reach.find_door(dict(os.environb))
         self.notice = notice  # told once when the hub is of another version
         self.first_start: Callable[[], None] | None = None  # told when this home never had one
-        self._socket = str(home.socket(HUB))
+        self._socket = os.fsdecode(self._door) if self._door else str(home.socket(HUB))
 
     def get(self, *path: str, **query: Any) -> Any:
         return self._json("GET", path, query)
@@ -114,6 +117,12 @@ class HubClient:
                 self._ensure()
 
     def _ensure(self) -> None:
+        if self._door:
+            raise BullpenError(
+                "the hub is down, and an agent may not start it",
+                hint="outside of agents: bullpen hub start",
+                kind=Kind.UNAVAILABLE,
+            )
         if not self.start:
             raise BullpenError("the hub is down", hint="bullpen hub start", kind=Kind.UNAVAILABLE)
         is_first = not (self.home.root / "hub.json").exists()

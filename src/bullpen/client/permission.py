@@ -23,7 +23,6 @@ else:
 ASK_AGAIN_SECONDS = 0.5
 WAIT_SECONDS = 24 * 3600.0
 LOOK_SECONDS = 2.0
-DOOR = b"/api/hub.sock"  # in the agent's session
 
 
 def main() -> None:
@@ -44,11 +43,9 @@ def main() -> None:
 def find_sockets(environ: reach.Environment) -> list[bytes]:
     """Where the hub may be reached: the agent's own door, which is there in a sandbox too, and
     the home's socket, where its token says who asks."""
-    session = environ.get(b"BULLPEN_SESSION_DIR")
-    door = session + DOOR if session else b""
-    found = [door] if door and len(door) <= reach.SOCKET_BYTES and _is_there(door) else []
-    socket = reach.find_socket(environ)
-    return [*found, socket] if socket else found
+    door = reach.find_door(environ)
+    socket = reach.find_home_socket(environ)
+    return [each for each in (door, socket) if each]
 
 
 def ask(sockets: list[bytes], agent: str, environ: reach.Environment) -> bytes:
@@ -79,14 +76,6 @@ def ask(sockets: list[bytes], agent: str, environ: reach.Environment) -> bytes:
                 return answer.body if answer.status == 200 else b""
         time.sleep(ASK_AGAIN_SECONDS)
     return b""
-
-
-def _is_there(path: bytes) -> bool:
-    try:
-        posix.stat(path)
-    except OSError:
-        return False
-    return True
 
 
 def _end_with_the_engine() -> None:

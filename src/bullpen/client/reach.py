@@ -1,4 +1,5 @@
-"""How a light command reaches its hub: the home's socket and the headers to send.
+"""How a light command reaches its hub: the home's socket or, in a sandbox, where the home is not to
+be seen, the agent's own door; and the headers to send.
 
 The same rule as `paths.find_home`, for the hot commands: on plain bytes, without
 `os` and `pathlib` (whose import costs more than the whole command may). It answers
@@ -12,12 +13,40 @@ from bullpen import __version__
 
 MARKER = b".bullpen-dir.txt"
 SOCKET_BYTES = 100
+DOORS, SOCKET = b"/api", b"/hub.sock"  # in the agent's session
+DESCRIPTORS = b"/proc/self/fd"
 
 Environment = dict[bytes, bytes]
 
 
 def find_socket(environ: Environment) -> bytes | None:
     """What to connect to; that somebody listens there is not checked."""
+    found = find_home_socket(environ)
+    if found and _is_there(found):
+        return found
+    return find_door(environ) or found
+
+
+def find_door(environ: Environment) -> bytes | None:
+    """The agent's own way to the hub, if there is one. Whose it is the hub knows by itself."""
+    session = environ.get(b"BULLPEN_SESSION_DIR")
+    if not session or not session.startswith(b"/"):
+        return None
+    place = session + DOORS
+    if not _is_there(place + SOCKET):
+        return None
+    if len(place + SOCKET) <= SOCKET_BYTES:
+        return place + SOCKET
+    # The path of a deep home is longer than an address may be; its descriptor's is not. It stays
+    # open for as long as the command lives.
+    if not _is_there(DESCRIPTORS):
+        return None
+    descriptor = posix.open(place, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
+    return b"%s/%d%s" % (DESCRIPTORS, descriptor, SOCKET)
+
+
+def find_home_socket(environ: Environment) -> bytes | None:
+    """The one for all that know the home; it may not be there."""
     try:
         root = find_home(environ, posix.getcwdb())
     except OSError:
@@ -44,6 +73,14 @@ def headers(environ: Environment) -> dict[str, str]:
     """Who asks: an agent says so by its token."""
     token = environ.get(b"BULLPEN_TOKEN")
     return {"authorization": f"Bearer {token.decode('latin-1')}"} if token else {}
+
+
+def _is_there(path: bytes) -> bool:
+    try:
+        posix.stat(path)
+    except OSError:
+        return False
+    return True
 
 
 def _absolute(text: bytes, cwd: bytes, person: bytes) -> bytes:

@@ -7,11 +7,14 @@ look at and write to the program's own configuration. The hub does the rest.
 
 import json
 import os
+import re
 import shutil
+import signal as signals
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.agent import Agent
@@ -29,6 +32,7 @@ class Start:
     agent: str = ""
     cwd: str = "/"
     session: Path = Path()  # the agent's session directory
+    run: Path = Path()  # a directory of this headless run alone; in a terminal there is none
     home: Path = Path()  # of Bullpen
     person: Path = Path()  # the person's home directory
     env: Mapping[str, str] = field(default_factory=dict)  # what the program gets anyway
@@ -39,6 +43,8 @@ class Start:
     conversation: str = ""  # to be continued; empty: a new one
     is_trusted: bool = False  # whether the repository's own settings and hooks may be used
     is_sandboxed: bool = False
+    max_turns: int = 0  # of a headless run; 0: no limit
+    max_usd: float = 0.0  # what a headless run may cost; 0: no limit
     rules: tuple[str, ...] = ()  # what a person allowed this agent for good, beyond its role
     # Servers of tools, by name: their addresses. They take the agent's token.
     servers: Mapping[str, str] = field(default_factory=dict)
@@ -46,16 +52,17 @@ class Start:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the program needs. `files` are of the session directory; a value of the role's `env`
-    wins over the same in `env`."""
+    """What the program needs. `files` are of the session directory, `run_files` of `Start.run`; a
+    value of the role's `env` wins over the same in `env`."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    run_files: Mapping[str, str] = field(default_factory=dict)
     conversation: str = ""  # its id, where we choose it; else a hook will tell
     state_files: str = ""
     message_socket: str = ""  # where it listens for messages, if it can
-    first_input: bytes = b""
+    first_input: bytes = b""  # typed into its terminal; a headless run reads a file
 
 
 @dataclass(frozen=True)
@@ -95,9 +102,20 @@ class Said:
 
 @dataclass(frozen=True)
 class Used:
-    """The model uses a tool."""
+    """The model uses a tool. `detail` says on what: a command, a path; one line, not redacted."""
 
     tool: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one answer of the model used. Several lines may tell of the same answer: `Reader`
+    passes on the first. Output may be counted only in part until the run ends (`Outcome`)."""
+
+    input_tokens: int
+    output_tokens: int
+    answer: str = ""  # its id; empty: told once
 
 
 @dataclass(frozen=True)
@@ -123,7 +141,8 @@ Fault = Literal["", "claude_error", "rate_limit", "budget", "cancelled"]
 class Outcome:
     """How a run ended. `fault` is empty for a success, and says what kind of failure it was.
 
-    Tokens are of this run; the cost is of the whole conversation so far (`cost_of_run`).
+    Tokens are of this run; the cost is of the whole conversation so far (`cost_of_run`). What
+    `is_retryable` may be tried again soon; a `rate_limit` only when that is over.
     """
 
     fault: Fault
@@ -134,14 +153,79 @@ class Outcome:
     output_tokens: int = 0
     conversation_usd: float = 0.0
     denied: tuple[str, ...] = ()
+    is_retryable: bool = False
 
 
-Line = Begun | Said | Used | Retrying | Denied | Outcome
+Line = Begun | Said | Used | Spent | Retrying | Denied | Outcome
 
 
 def cost_of_run(before_usd: float, outcome: Outcome) -> float:
     """What this run cost, from the conversation's cost before it and after it."""
     return max(0.0, outcome.conversation_usd - before_usd)
+
+
+DETAIL_CHARACTERS = 200
+WHY_CHARACTERS = 400
+# What shells and programs say of the signals that ended them, as an exit code.
+ENDED = {
+    128 + each
+    for each in (
+        signals.SIGHUP,
+        signals.SIGINT,
+        signals.SIGABRT,
+        signals.SIGBUS,
+        signals.SIGKILL,
+        signals.SIGSEGV,
+        signals.SIGTERM,
+    )
+}
+NETWORK = re.compile(
+    r"\b(?:ECONNREFUSED|ECONNRESET|ECONNABORTED|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EPIPE"
+    r"|EHOSTUNREACH|ENETUNREACH)\b|timed? ?out|socket hang up|fetch failed",
+    re.IGNORECASE,
+)
+COMPLAINT = re.compile(r"^\W*(?:\w*error\b|fatal\b|unknown\b|invalid\b|bwrap:)", re.IGNORECASE)
+
+
+def outcome_of_exit(code: int | None, signal: int | None, stderr_tail: str) -> Outcome:
+    """The outcome of a run that ended without telling one. Pure. Signals of our own are not for
+    this: whoever sent one knows what the end means."""
+    lines = [line for line in map(one_line, stderr_tail.splitlines()) if line]
+    complaint = next((line for line in lines if COMPLAINT.match(line)), lines[-1] if lines else "")
+    if signal is None and code in ENDED:
+        signal = code - 128
+    if signal is not None:
+        name = signals.Signals(signal).name if signal in set(signals.Signals) else str(signal)
+        why, is_retryable = f"ended by signal {name}", True
+    else:
+        why = f"exit code {code} without a result"
+        is_retryable = code != 0 and NETWORK.search(complaint) is not None
+    shown = f"{complaint[:WHY_CHARACTERS]} ({why})" if complaint else why
+    return Outcome("claude_error", "", "", shown, is_retryable=is_retryable)
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks, control characters and half surrogates."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", text)
+    shown = "".join(char if char.isprintable() else " " for char in plain)
+    return " ".join(shown.split())
+
+
+def detail_of(arguments: object, names: tuple[str, ...]) -> str:
+    """On what a tool is used: the first of these arguments that is there."""
+    fields = arguments if isinstance(arguments, dict) else {}
+    for name in names:
+        value = fields.get(name)
+        if isinstance(value, list):
+            value = " ".join(str(word) for word in value[:50])
+        if isinstance(value, str) and value.strip():
+            return one_line(value[: DETAIL_CHARACTERS * 4])[:DETAIL_CHARACTERS]
+    return ""
+
+
+def sound(text: str) -> str:
+    """Without half surrogates, which JSON can hold and no file could."""
+    return text.encode("utf-8", "replace").decode()
 
 
 class Engine(Protocol):
@@ -215,15 +299,51 @@ class Engine(Protocol):
         ...
 
     def prepare_run(self, start: Start) -> Prepared:
-        """How to run one prompt headless, on pipes; `first_input` is what it reads."""
+        """How to run one prompt headless, on pipes. It reads the prompt from a file in
+        `Start.run`: without that it does not start, and it ends by itself."""
         ...
 
     def read_line(self, line: bytes) -> tuple[Line, ...]:
-        """What one line of a headless run's output says; nothing for what nobody needs."""
+        """What one line of a headless run's output says; nothing for what nobody needs. `Reader`
+        reads a whole run."""
         ...
 
-    # What ends the turn of a headless run when it is written to it; empty: only a signal does.
-    interrupt_line: bytes
+    def writable(self, start: Start) -> tuple[Path, ...]:
+        """The directories of its own that it writes to in a sandbox; `make_ready` makes them."""
+        ...
+
+    def hosts(self, start: Start) -> tuple[str, ...]:
+        """`host:port` of the model's API, without which it is of no use."""
+        ...
+
+    def programs(self, start: Start) -> tuple[Path, ...]:
+        """What has to be there, readable, for the program itself to run: see `install_roots`."""
+        ...
+
+
+class Reader:
+    """Reads the lines of one run, and counts what an answer used once."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._counted: set[str] = set()
+
+    def read(self, line: bytes) -> tuple[Line, ...]:
+        return tuple(said for said in self._engine.read_line(line) if not self._is_known(said))
+
+    def _is_known(self, said: Line) -> bool:
+        if not isinstance(said, Spent) or not said.answer:
+            return False
+        is_known = said.answer in self._counted
+        self._counted.add(said.answer)
+        return is_known
+
+
+def run_file(start: Start, name: str) -> Path:
+    """Where a file of this run goes; never among those of the agent's other runs."""
+    if not start.run.is_absolute():
+        raise BullpenError("a run needs a directory of its own", kind=Kind.INVALID)
+    return start.run / name
 
 
 def find_program(env: Mapping[str, str], variable: str, name: str, package: str) -> str:
@@ -237,6 +357,88 @@ def find_program(env: Mapping[str, str], variable: str, name: str, package: str)
             kind=Kind.UNAVAILABLE,
         )
     return str(Path(found).absolute())
+
+
+# Visible in every sandbox.
+OF_THE_SYSTEM = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")))
+MOST_PROGRAMS = 8  # links and interpreters, each leading to the next
+
+
+def install_roots(argv0: str, env: Mapping[str, str]) -> tuple[Path, ...]:
+    """The directories (or files) that a program is installed in, so that it runs where only they
+    can be seen: where each link on the way lies, where the last one leads to, and the same for the
+    interpreter that a script names. Never a home directory as a whole, or what is above one."""
+    person = Path(env.get("HOME") or "/nonexistent")
+    wide = {Path("/"), person, person.resolve(), *person.parents, *person.resolve().parents}
+    wide |= {person / ".local", person.resolve() / ".local"}
+    found: list[Path] = []
+    names = [argv0]
+    for _ in range(MOST_PROGRAMS):
+        if not names:
+            break
+        path = shutil.which(names.pop(0), path=env.get("PATH", os.defpath))
+        if path is None:
+            continue
+        place = Path(path).absolute()
+        for _ in range(MOST_PROGRAMS):
+            found.append(_root_of(place, wide))
+            if not place.is_symlink():
+                break
+            place = _next(place)
+        names += _interpreter(place)
+    kept = [path for path in found if not any(path.is_relative_to(s) for s in OF_THE_SYSTEM)]
+    return tuple(
+        path
+        for path in dict.fromkeys(kept)
+        if not any(path != other and path.is_relative_to(other) for other in kept)
+    )
+
+
+def _next(link: Path) -> Path:
+    """Where it leads to, by the names of the directories as they are on the way: where these are
+    themselves links, it leads there also where only what was found is to be seen."""
+    by_name = Path(os.path.normpath(link.parent / link.readlink()))
+    if os.path.lexists(by_name):
+        return by_name
+    return Path(os.path.normpath(link.parent.resolve() / link.readlink()))
+
+
+def _root_of(file: Path, wide: set[Path]) -> Path:
+    """What of an installation that file belongs to."""
+    parts = file.parts
+    if "node_modules" in parts:  # packages lie beside those that they need
+        return Path(*parts[: parts.index("node_modules") + 1])
+    directory = file.parent
+    if directory.name == "bin" and not file.is_symlink() and directory.parent not in wide:
+        return directory.parent
+    return file if directory in wide else directory
+
+
+def _interpreter(file: Path) -> list[str]:
+    """The program that a script names in its first line."""
+    try:
+        with file.open("rb") as text:
+            first = text.readline(512)
+    except OSError:
+        return []
+    if not first.startswith(b"#!"):
+        return []
+    words = first[2:].decode("utf-8", "replace").split()
+    if words and Path(words[0]).name == "env":
+        rest = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+        return [words[0], *rest[:1]]
+    return words[:1]
+
+
+def host_of(url: str) -> str:
+    """`host:port` of an address; empty if it names none."""
+    try:
+        found = urlsplit(url if "//" in url else f"//{url}")
+        port = found.port or (80 if found.scheme == "http" else 443)
+    except ValueError:
+        return ""
+    host = found.hostname or ""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}" if host else ""
 
 
 # What a paste cannot hold, as pictures of it: it would end the paste, or be a key.
@@ -309,7 +511,6 @@ class NoConversation:
     lacks: tuple[str, ...] = ()
     questions: frozenset[str] = frozenset()
     interrupt = b"\x03"
-    interrupt_line = b""
 
     def make_ready(self, start: Start, prepared: Prepared) -> None:
         """Nothing to write."""
@@ -349,3 +550,13 @@ class NoConversation:
 
     def read_line(self, line: bytes) -> tuple[Line, ...]:
         return ()
+
+    def writable(self, start: Start) -> tuple[Path, ...]:
+        return ()
+
+    def hosts(self, start: Start) -> tuple[str, ...]:
+        return ()
+
+    def programs(self, start: Start) -> tuple[Path, ...]:
+        words = (start.role.command if start.role else ()) or start.words
+        return install_roots(words[0], start.env) if words else ()

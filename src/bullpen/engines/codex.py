@@ -2,7 +2,8 @@
 
 Hooks, rules and trust are read from CODEX_HOME alone, so every agent has one of its own in its
 session directory. The person's `config.toml` is taken over into it, without hooks and decisions
-of trust; `auth.json` is a link to the person's (not in a sandbox), so that a login just works.
+of trust; `auth.json` is a link to the person's, so that a login just works (in a sandbox there is
+none, and the rest is copied).
 Codex runs a hook only if the hash of what it would run is written down as trusted: we write it.
 
 A repository's own `.codex` holds commands that run by themselves. Codex would ask at the start
@@ -34,13 +35,28 @@ from bullpen.engines.base import (
     Start,
     Used,
     clearing,
+    detail_of,
     find_program,
+    host_of,
+    install_roots,
     plain,
+    run_file,
+    sound,
 )
-from bullpen.engines.own_home import fed, find_origin, link, merged, own_directory
+from bullpen.engines.own_home import (
+    copy,
+    fed,
+    find_origin,
+    link,
+    merged,
+    note_origin,
+    own_directory,
+    own_name,
+    remove,
+    write_own,
+)
 from bullpen.engines.transcripts import find_told
 from bullpen.errors import BullpenError, Kind
-from bullpen.files import write_atomically
 from bullpen.model.agent import Agent
 from bullpen.model.message import ids_in
 from bullpen.model.role import EngineHooks, Role, ShortHook
@@ -50,11 +66,14 @@ PROGRAM = "BULLPEN_CODEX_BIN"
 PACKAGE = "@openai/codex"
 VARIABLE = "CODEX_HOME"
 # In the session directory: what is written for Codex, and what it reads it as.
-CONFIG, RULES, SYSTEM, PROMPT = "codex.toml", "codex.rules", "codex-system.md", "codex-prompt.txt"
+CONFIG, RULES, SYSTEM = "codex.toml", "codex.rules", "codex-system.md"
 OWN = "codex"
+PROMPT = "prompt.txt"  # in the directory of a run
 TRANSCRIPTS = "sessions"  # in that
 TAKEN_OVER = ("auth.json", "AGENTS.md", "prompts")
 SECRET = ("auth.json",)
+# What an agent in a sandbox could leave for its next run.
+PLANTED = ("hooks.json", "rules")
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TOLD_SECONDS = 5
 # For as long as a person may take to answer.
@@ -87,7 +106,14 @@ QUIET: dict[str, Any] = {
 }
 # In a terminal it takes a key from the environment only for a provider that names the variable.
 KEY, PROVIDER, OPENAI_URL = "CODEX_API_KEY", "bullpen", "https://api.openai.com/v1"
-RECONNECTING = re.compile(r"Reconnecting\D*(\d+)/\d+")
+RECONNECTING = re.compile(r"Reconnecting(?:\D*(\d+)/\d+)?")
+STATUS = re.compile(r"\bstatus:? (\d{3})\b")
+# What 0.166.0 says of errors that pass by themselves, where it names no status.
+PASSING = re.compile(
+    r"high demand|stream disconnected|error sending request|network error|timed? ?out"
+    r"|connection (?:failed|reset|closed)|overloaded",
+    re.IGNORECASE,
+)
 TAKEN = "UserPromptSubmit"
 BETWEEN_TOOLS = ("PreToolUse", "PostToolUse")
 
@@ -102,7 +128,10 @@ class Codex(NoConversation):
         "the end of a turn that failed: it shows as working until the next prompt",
         "its own dialog while an approval waits in the inbox",
         "rules for tools other than shell commands",
-        "tokens of a continued run apart from those before it",
+        "tokens of a continued run apart from those before it, and any before its end",
+        "a limit of turns or USD for a task",
+        "the end of a task whose API cannot be reached: it waits for the network until its time is"
+        " over",
         "the cost of what it uses, and so budgets in USD: tokens and requests are counted",
         "a refusal of its tools when a budget is used up: its turn is interrupted",
         "messages as they are: control characters arrive as pictures of them (\u241b), line ends"
@@ -135,8 +164,8 @@ class Codex(NoConversation):
             argv += ["resume", prepared.conversation]
         return replace(
             prepared,
-            argv=fed(start.session / PROMPT, (*argv, "-")),
-            files={**prepared.files, PROMPT: start.prompt},
+            argv=fed(run_file(start, PROMPT), (*argv, "-")),
+            run_files={PROMPT: sound(start.prompt)},
         )
 
     def _prepared(self, start: Start, role: Role) -> Prepared:
@@ -148,7 +177,7 @@ class Codex(NoConversation):
                 hint=f"leave it out; the login is that of {VARIABLE} in your shell",
                 kind=Kind.UNSUPPORTED,
             )
-        own = start.session / OWN
+        own = _own(start)
         is_known = bool(start.conversation) and _has_conversation(own, start.conversation)
         origin = _origin(start)
         config = make_config(start, role, _read_config(origin))
@@ -160,22 +189,26 @@ class Codex(NoConversation):
             (find_program(start.env, PROGRAM, "codex", PACKAGE),),
             {VARIABLE: str(own), **telemetry(start)},
             files,
-            start.conversation if is_known else "",
+            conversation=start.conversation if is_known else "",
             # It holds no state files, but `find_shown` has to know where to look.
-            str(own / TRANSCRIPTS),
+            state_files=str(own / TRANSCRIPTS),
         )
 
     def make_ready(self, start: Start, prepared: Prepared) -> None:
         if start.role is None:
             return
-        own, origin = start.session / OWN, _origin(start)
+        own, origin = _own(start), _origin(start)
         _refuse_untrusted(start, origin)
         rules = [f"rules/{file.name}" for file in sorted(origin.glob("rules/*.rules"))]
-        names = [*TAKEN_OVER, *rules]
-        link(own, origin, [n for n in names if not (start.is_sandboxed and n in SECRET)])
-        ours = own_directory(own / "rules") / "bullpen.rules"
-        write_atomically(ours, prepared.files[RULES], mode=0o600)
-        write_atomically(own / "config.toml", prepared.files[CONFIG], mode=0o600)
+        note_origin(own, origin)
+        if start.is_sandboxed:
+            for name in PLANTED:
+                remove(own / name)
+            copy(own, origin, [name for name in (*TAKEN_OVER, *rules) if name not in SECRET])
+        else:
+            link(own, origin, [*TAKEN_OVER, *rules])
+        write_own(own_directory(own / "rules") / "bullpen.rules", prepared.files[RULES])
+        write_own(own / "config.toml", prepared.files[CONFIG])
 
     def observe(self, hook: Mapping[str, Any], at: float) -> Told | None:
         event = str(hook.get("hook_event_name") or "")
@@ -217,6 +250,17 @@ class Codex(NoConversation):
         except (ValueError, RecursionError):
             return ()
         return tuple(_read(fields)) if isinstance(fields, dict) else ()
+
+    def writable(self, start: Start) -> tuple[Path, ...]:
+        return (_own(start),) if start.role is not None and start.is_sandboxed else ()
+
+    def hosts(self, start: Start) -> tuple[str, ...]:
+        settings = start.role.settings if start.role else {}
+        host = host_of(_api(merged(_read_config(_origin(start)), settings)))
+        return (host,) if host else ()
+
+    def programs(self, start: Start) -> tuple[Path, ...]:
+        return install_roots(find_program(start.env, PROGRAM, "codex", PACKAGE), start.env)
 
 
 def _state_of_hook(event: str, tool: str, hook: Mapping[str, Any]) -> State | None:
@@ -286,7 +330,7 @@ def make_hooks(role: Role, start: Start) -> dict[str, Any]:
     asking = _group(shlex.join(start.ask), ASKED_SECONDS)
     hooks.setdefault("PermissionRequest", []).append(asking)
     # Codex resolves the links of its home before it names a file in it.
-    file = (start.session / OWN).resolve() / "config.toml"
+    file = _own(start).resolve() / "config.toml"
     state = {
         f"{file}:{_label(event)}:{number}:{place}": {
             "trusted_hash": trusted_hash(event, group.get("matcher"), action)
@@ -418,6 +462,10 @@ def _quoted(text: str) -> str:
 # ── what is on disk ──────────────────────────────────────────────────────────
 
 
+def _own(start: Start) -> Path:
+    return start.session / own_name(OWN, start.is_sandboxed)
+
+
 def _origin(start: Start) -> Path:
     return find_origin(start.env.get(VARIABLE, ""), start.person / ".codex")
 
@@ -435,13 +483,27 @@ def _login(start: Start, origin: Path, config: Mapping[str, Any]) -> dict[str, A
             "wire_api": "responses",
         }
         return {"model_provider": PROVIDER, "model_providers": {PROVIDER: provider}}
-    if (origin / "auth.json").exists() and not start.is_sandboxed:
+    if not start.is_sandboxed and (origin / "auth.json").exists():
         return {}
+    if start.is_sandboxed:
+        raise BullpenError(
+            "Codex in a sandbox cannot use your own login, and no key is set",
+            hint="bullpen auth set openai-api-key < FILE",
+            kind=Kind.UNAVAILABLE,
+        )
     raise BullpenError(
         f"nobody is logged in to Codex ({origin / 'auth.json'})",
         hint="codex login · or: bullpen auth set openai-api-key < FILE",
         kind=Kind.UNAVAILABLE,
     )
+
+
+def _api(config: Mapping[str, Any]) -> str:
+    """Where the model is asked. Pure."""
+    name, providers = config.get("model_provider", "openai"), config.get("model_providers")
+    of_name = providers.get(name) if isinstance(providers, Mapping) else None
+    url = of_name.get("base_url") if isinstance(of_name, Mapping) else None
+    return _text(url or config.get("openai_base_url")) or OPENAI_URL
 
 
 def _read_config(origin: Path) -> dict[str, Any]:
@@ -494,12 +556,15 @@ def _read(fields: dict[str, Any]) -> Iterator[Line]:
         yield Begun(_conversation_id(fields.get("thread_id")))
     elif kind == "error":
         if found := RECONNECTING.search(_text(fields.get("message"))):
-            yield Retrying(int(found[1][:9]), 0.0, _text(fields.get("message"))[:200])
+            attempt = int(found[1][:9]) if found[1] else 0
+            yield Retrying(attempt, 0.0, _text(fields.get("message"))[:200])
     elif kind == "turn.failed":
         error = fields.get("error")
         why = _text(error.get("message")) if isinstance(error, dict) else ""
-        fault: Fault = "rate_limit" if " 429 " in f"{why} " else "claude_error"
-        yield Outcome(fault, "", "", why=why or "the turn failed")
+        status = _status(why)
+        fault: Fault = "rate_limit" if status == 429 else "claude_error"
+        passes = status >= 500 if status else PASSING.search(why) is not None
+        yield Outcome(fault, "", "", why=why or "the turn failed", is_retryable=passes)
     elif kind == "turn.completed":
         usage = fields.get("usage")
         counts = usage if isinstance(usage, dict) else {}
@@ -517,13 +582,15 @@ def _read_item(kind: object, item: dict[str, Any]) -> Iterator[Line]:
         case "item.completed", "agent_message":
             yield Said(_text(item.get("text")))
         case "item.started", "command_execution":
-            yield Used("Bash")  # as its hooks call it
+            yield Used("Bash", detail_of(item, ("command",)))  # as its hooks call it
         case "item.started", "mcp_tool_call":
             yield Used(f"mcp__{_text(item.get('server'))}__{_text(item.get('tool'))}")
         case "item.completed", "file_change":
-            yield Used("apply_patch")
+            changes = item.get("changes")
+            paths = [_text(each.get("path")) for each in _dicts(changes)]
+            yield Used("apply_patch", detail_of({"paths": paths}, ("paths",)))
         case "item.started", "web_search":
-            yield Used("web_search")
+            yield Used("web_search", detail_of(item, ("query",)))
         case _:
             return
 
@@ -533,8 +600,18 @@ def _conversation_id(value: object) -> str:
     return value if isinstance(value, str) and ID.fullmatch(value) else ""
 
 
+def _status(why: str) -> int:
+    """The HTTP status that it names; 0 if it names none."""
+    found = STATUS.search(why)
+    return int(found[1]) if found else 0
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    return sound(value) if isinstance(value, str) else ""
 
 
 def _count(value: object) -> int:

@@ -2,8 +2,8 @@
 
 It reads settings for everybody only from files that root alone may write, so every agent has a
 home of its own for it in its session directory (GEMINI_CLI_HOME). The person's settings are taken
-over into it; what the person logged in with, and commands, extensions and policies, are links
-(credentials not in a sandbox), so that an existing login just works.
+over into it; what the person logged in with, and commands, extensions and policies, are links, so
+that an existing login just works (in a sandbox there is no login, and the rest is copied).
 
 In a directory that it does not trust, Gemini CLI runs no hooks and connects to no servers, and in
 one that it trusts, it does what the repository's own `.gemini` says. So an agent is not started
@@ -32,13 +32,29 @@ from bullpen.engines.base import (
     Start,
     Used,
     clearing,
+    detail_of,
     find_program,
+    host_of,
+    install_roots,
     plain,
+    run_file,
+    sound,
 )
-from bullpen.engines.own_home import fed, find_origin, link, merged, own_directory
-from bullpen.engines.transcripts import find_told
+from bullpen.engines.own_home import (
+    copy,
+    fed,
+    find_origin,
+    link,
+    merged,
+    note_origin,
+    own_directory,
+    own_name,
+    real_directory,
+    remove,
+    write_own,
+)
+from bullpen.engines.transcripts import find_told, read_lines
 from bullpen.errors import BullpenError, Kind
-from bullpen.files import write_atomically
 from bullpen.model.agent import Agent
 from bullpen.model.message import ids_in
 from bullpen.model.role import EngineHooks, Role, ShortHook
@@ -51,7 +67,8 @@ VARIABLE = "GEMINI_CLI_HOME"
 MODEL = "gemini-2.5-pro"
 # In the session directory: what is written for Gemini CLI.
 SETTINGS, RULES, MEMORY = "gemini.json", "gemini-policy.toml", "gemini-instructions.md"
-SYSTEM, PROMPT = "gemini-system.md", "gemini-prompt.txt"
+SYSTEM = "gemini-system.md"
+PROMPT = "prompt.txt"  # in the directory of a run
 OWN = "gemini"  # and in that what Gemini CLI makes in every home:
 DIRECTORY = ".gemini"
 TRANSCRIPTS = "tmp"  # in that
@@ -63,6 +80,8 @@ SECRET = (
     ".env",
 )
 TAKEN_OVER = (*SECRET, "installation_id", "commands", "extensions", "skills", "agents")
+KEY = "GEMINI_API_KEY"
+API = "https://generativelanguage.googleapis.com"
 # Of a repository's `.gemini`: what is more than text.
 OF_A_REPOSITORY = ("settings.json", ".env", "agents", "commands", "extensions", "skills")
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -117,6 +136,7 @@ class Gemini(NoConversation):
         "the cost of what it uses, and so budgets in USD: tokens and requests are counted, those"
         " from its cache also as input",
         "a refusal of its tools when a budget is used up: its turn is interrupted",
+        "a limit of turns or USD for a task, and its tokens before its end",
         "messages as they are: an @ arrives as \\@ (it would read that file), control characters"
         " as pictures of them (\u241b), line ends as line feeds, the last one without blanks at its"
         " end; it drops characters without width; between tools < and > arrive as &lt; and &gt;",
@@ -143,8 +163,8 @@ class Gemini(NoConversation):
         argv = (*prepared.argv, "-o", "stream-json", *start.words)
         return replace(
             prepared,
-            argv=fed(start.session / PROMPT, argv),
-            files={**prepared.files, PROMPT: start.prompt},
+            argv=fed(run_file(start, PROMPT), argv),
+            run_files={PROMPT: sound(start.prompt)},
         )
 
     def _prepared(self, start: Start, role: Role, mode: str) -> Prepared:
@@ -155,7 +175,7 @@ class Gemini(NoConversation):
                 hint=f"leave it out; the login is that of {VARIABLE} in your shell",
                 kind=Kind.UNSUPPORTED,
             )
-        own, origin = start.session / OWN, _origin(start)
+        own, origin = _own(start), _origin(start)
         if start.conversation and _has_conversation(own, start.conversation):
             conversation, which = start.conversation, "--resume"
         else:
@@ -179,18 +199,24 @@ class Gemini(NoConversation):
             files[SYSTEM] = role.system_prompt
             env["GEMINI_SYSTEM_MD"] = str(start.session / SYSTEM)
         # It holds no state files, but `find_shown` has to know where to look.
-        return Prepared(argv, env, files, conversation, str(own / DIRECTORY / TRANSCRIPTS))
+        transcripts = str(own / DIRECTORY / TRANSCRIPTS)
+        return Prepared(argv, env, files, conversation=conversation, state_files=transcripts)
 
     def make_ready(self, start: Start, prepared: Prepared) -> None:
         if start.role is None:
             return
-        own, origin = start.session / OWN, _origin(start)
+        own, origin = _own(start), _origin(start)
         _refuse_untrusted(start, origin)
         policies = [f"policies/{f.name}" for f in sorted(origin.glob(".gemini/policies/*.toml"))]
         names = [*TAKEN_OVER, *policies]
-        names = [name for name in names if not (start.is_sandboxed and name in SECRET)]
-        link(own, origin, ())
-        link(own / DIRECTORY, origin / DIRECTORY, names)
+        note_origin(own, origin)
+        if start.is_sandboxed:
+            real_directory(own / DIRECTORY)
+            remove(own / DIRECTORY / "policies")  # what the agent left for its next run
+            open_names = [name for name in names if name not in SECRET]
+            copy(own / DIRECTORY, origin / DIRECTORY, open_names)
+        else:
+            link(own / DIRECTORY, origin / DIRECTORY, names)
         own_directory(own / DIRECTORY / "policies")
         trusted = {start.cwd: "TRUST_FOLDER", str(Path(start.cwd).resolve()): "TRUST_FOLDER"}
         memory = _read_text(origin / DIRECTORY / "GEMINI.md")
@@ -201,7 +227,7 @@ class Gemini(NoConversation):
             "GEMINI.md": "\n\n".join(filter(None, (memory.strip(), prepared.files[MEMORY]))),
         }
         for name, text in texts.items():
-            write_atomically(own / DIRECTORY / name, text, mode=0o600)
+            write_own(own / DIRECTORY / name, text)
 
     def observe(self, hook: Mapping[str, Any], at: float) -> Told | None:
         event = str(hook.get("hook_event_name") or "")
@@ -244,6 +270,16 @@ class Gemini(NoConversation):
         except (ValueError, RecursionError):
             return ()
         return tuple(_read(fields)) if isinstance(fields, dict) else ()
+
+    def writable(self, start: Start) -> tuple[Path, ...]:
+        return (_own(start),) if start.role is not None and start.is_sandboxed else ()
+
+    def hosts(self, start: Start) -> tuple[str, ...]:
+        host = host_of(_api(start.env))
+        return (host,) if host else ()
+
+    def programs(self, start: Start) -> tuple[Path, ...]:
+        return install_roots(find_program(start.env, PROGRAM, "gemini", PACKAGE), start.env)
 
 
 def _state_of_hook(event: str, tool: str, hook: Mapping[str, Any]) -> State | None:
@@ -408,6 +444,20 @@ def _rule(role: Role, rule: str, decision: str, priority: int) -> str:
 # ── what is on disk ──────────────────────────────────────────────────────────
 
 
+def _own(start: Start) -> Path:
+    return start.session / own_name(OWN, start.is_sandboxed)
+
+
+def _api(env: Mapping[str, str]) -> str:
+    """Where the model is asked. Pure. A key goes before all else, as in `_login`."""
+    if env.get(KEY) or env.get("GOOGLE_GENAI_USE_VERTEXAI") != "true":
+        return env.get("GOOGLE_GEMINI_BASE_URL") or API
+    place = env.get("GOOGLE_CLOUD_LOCATION") or "global"
+    named = env.get("GOOGLE_VERTEX_BASE_URL")
+    prefix = "" if place == "global" or env.get("GOOGLE_API_KEY") else f"{place}-"
+    return named or f"https://{prefix}aiplatform.googleapis.com"
+
+
 def _origin(start: Start) -> Path:
     """The person's home, as far as Gemini CLI is concerned."""
     return find_origin(start.env.get(VARIABLE, ""), start.person)
@@ -415,8 +465,10 @@ def _origin(start: Start) -> Path:
 
 def _login(start: Start, origin: Path) -> str:
     """How it signs in; unset it would ask. A key in the environment goes before all else."""
-    if start.env.get("GEMINI_API_KEY"):
+    if start.env.get(KEY):
         return "gemini-api-key"
+    if start.is_sandboxed:
+        return _login_of_environment(start.env)
     settings: Any = _read_settings(origin / DIRECTORY / "settings.json")
     for key in ("security", "auth", "selectedType"):
         settings = settings.get(key) if isinstance(settings, dict) else None
@@ -429,6 +481,17 @@ def _login(start: Start, origin: Path) -> str:
     raise BullpenError(
         "nobody is logged in to Gemini CLI",
         hint="gemini (once, to log in) · or: bullpen auth set gemini-api-key < FILE",
+        kind=Kind.UNAVAILABLE,
+    )
+
+
+def _login_of_environment(env: Mapping[str, str]) -> str:
+    """In a sandbox no file of a login can be read."""
+    if env.get("GOOGLE_GENAI_USE_VERTEXAI") == "true" and env.get("GOOGLE_API_KEY"):
+        return "vertex-ai"
+    raise BullpenError(
+        "Gemini CLI in a sandbox cannot use your own login, and no key is set",
+        hint="bullpen auth set gemini-api-key < FILE",
         kind=Kind.UNAVAILABLE,
     )
 
@@ -461,9 +524,8 @@ def _has_conversation(own: Path, id: str) -> bool:
     """Whether there is anything to resume: one that was killed in its first turn left a file
     without an answer in it."""
     for file in own.glob(f".gemini/tmp/*/chats/session-*-{_conversation_id(id)[:8]}.jsonl"):
-        with file.open("rb") as lines:
-            if any(b'"type":"gemini"' in line for line in lines):
-                return True
+        if any(b'"type":"gemini"' in line for line in read_lines(file)):
+            return True
     return False
 
 
@@ -491,7 +553,7 @@ def _read(fields: dict[str, Any]) -> Iterator[Line]:
         case "message" if fields.get("role") == "assistant":
             yield Said(_text(fields.get("content")))
         case "tool_use":
-            yield Used(_text(fields.get("tool_name")))
+            yield Used(_text(fields.get("tool_name")), detail_of(fields.get("parameters"), ON))
         case "tool_result" if fields.get("status") == "error":
             why = _text(_fields(fields.get("error")).get("message"))
             if "denied by policy" in why or "requires user confirmation" in why:
@@ -508,10 +570,22 @@ def _outcome(fields: dict[str, Any]) -> Outcome:
     tokens = _count(stats.get("input_tokens")), _count(stats.get("output_tokens"))
     if fields.get("status") == "success":
         return Outcome("", "", "", input_tokens=tokens[0], output_tokens=tokens[1])
-    why = _text(_fields(fields.get("error")).get("message")) or "the run failed"
-    is_limit = '"code":429' in why.replace(" ", "") or "RESOURCE_EXHAUSTED" in why
+    why = _text(_fields(fields.get("error")).get("message"))
+    code = CODE.search(why)
+    status = int(code[1]) if code else 0
+    is_limit = status == 429 or LIMIT.search(why) is not None
     fault: Fault = "rate_limit" if is_limit else "claude_error"
-    return Outcome(fault, "", "", why, *tokens)
+    # It names no status for an API that is overloaded or out of reach, and no error at all for
+    # an answer that broke off.
+    passes = status >= 500 if status else not why or why.startswith("[API Error:")
+    is_retryable = passes and not is_limit
+    return Outcome(fault, "", "", why or "the run failed", *tokens, is_retryable=is_retryable)
+
+
+CODE = re.compile(r'"code": ?(\d{3})\b')
+LIMIT = re.compile(r"RESOURCE_EXHAUSTED|Please wait and try again later|\bquota\b")
+# The arguments that say on what a tool is used.
+ON = ("command", "file_path", "absolute_path", "dir_path", "path", "pattern", "query", "prompt")
 
 
 def _conversation_id(value: object) -> str:
@@ -524,7 +598,7 @@ def _fields(value: object) -> dict[str, Any]:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    return sound(value) if isinstance(value, str) else ""
 
 
 def _count(value: object) -> int:

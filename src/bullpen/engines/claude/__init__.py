@@ -16,13 +16,24 @@ from bullpen.engines.base import (
     Start,
     StateFile,
     find_program,
+    host_of,
+    install_roots,
     pasted,
     refusal,
+    run_file,
 )
 from bullpen.engines.claude import headless, limits, observe
-from bullpen.engines.claude.config import Config, choose_config, has_conversation, make_ready
+from bullpen.engines.claude.config import (
+    Config,
+    check_login,
+    choose_config,
+    has_conversation,
+    make_ready,
+    sandboxed_config,
+)
 from bullpen.engines.claude.settings import check, make_servers, make_settings
 from bullpen.engines.claude.transcript import find_shown
+from bullpen.engines.own_home import fed
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.agent import Agent
 from bullpen.model.role import Role
@@ -32,6 +43,7 @@ SETTINGS = "settings.json"
 TOOLS = "mcp.json"
 PROGRAM = "BULLPEN_CLAUDE_BIN"
 PACKAGE = "@anthropic-ai/claude-code"
+API = "https://api.anthropic.com"
 MANUAL = "manual"  # without a mode it would run in auto mode in a terminal
 TAKEN = "UserPromptSubmit"
 BETWEEN_TOOLS = ("PreToolUse", "PostToolUse")
@@ -47,12 +59,12 @@ class Claude:
     lacks: tuple[str, ...] = ()
     questions = observe.QUESTIONS
     interrupt = b"\x1b"
-    interrupt_line = headless.INTERRUPT
 
     def prepare(self, start: Start) -> Prepared:
         if start.role is None:  # started as it is; it is only looked at
             return Prepared(start.words, state_files=str(_config(start).sessions))
-        _refuse_open_root(start.role, start.env)
+        if not start.is_sandboxed:
+            _refuse_open_root(start.role, start.env)
         prepared = self._prepared(start, start.role, start.role.permission_mode or MANUAL)
         prompt = ("--", start.prompt) if start.prompt else ()
         listen = ("--messaging-socket-path", str(start.socket))
@@ -69,17 +81,19 @@ class Claude:
         mode = "bypassPermissions" if start.is_sandboxed else start.role.permission_mode or MANUAL
         prepared = self._prepared(start, start.role, mode)
         program, *flags = prepared.argv
-        sandboxed = {"IS_SANDBOX": "1"} if start.is_sandboxed else {}
+        argv = (program, *headless.FORM, *flags, *headless.limits(start), *start.words)
         return replace(
             prepared,
-            argv=(program, *headless.FORM, *flags, *start.words),
-            env={**headless.RETRIES, **sandboxed, **prepared.env},
-            first_input=headless.user_line(start.prompt),
+            argv=fed(run_file(start, headless.PROMPT), argv),
+            env={**headless.RETRIES, **prepared.env},
+            run_files={headless.PROMPT: headless.user_line(start.prompt).decode()},
         )
 
     def _prepared(self, start: Start, role: Role, mode: str) -> Prepared:
         """What both ways of running it share: everything but the prompt."""
         config = _config(start)
+        if start.is_sandboxed:
+            check_login(config, start.env, "apiKeyHelper" in role.settings, start.person)
         if start.conversation and has_conversation(config, start.conversation):
             conversation, which = start.conversation, "--resume"
         else:
@@ -106,12 +120,14 @@ class Claude:
         env = telemetry(start)
         if config.directory is not None:
             env["CLAUDE_CONFIG_DIR"] = str(config.directory)
+        if start.is_sandboxed:
+            env["IS_SANDBOX"] = "1"  # without it, root may not do without its questions
         return Prepared(
             tuple(argv),
             env,
             {SETTINGS: check(settings), TOOLS: json.dumps(make_servers(start.servers))},
-            conversation,
-            str(config.sessions),
+            conversation=conversation,
+            state_files=str(config.sessions),
         )
 
     def make_ready(self, start: Start, prepared: Prepared) -> None:
@@ -162,8 +178,20 @@ class Claude:
     def read_line(self, line: bytes) -> tuple[Line, ...]:
         return headless.read_line(line)
 
+    def writable(self, start: Start) -> tuple[Path, ...]:
+        return (_config(start).root,) if start.role is not None and start.is_sandboxed else ()
+
+    def hosts(self, start: Start) -> tuple[str, ...]:
+        host = host_of(start.env.get("ANTHROPIC_BASE_URL") or API)
+        return (host,) if host else ()
+
+    def programs(self, start: Start) -> tuple[Path, ...]:
+        return install_roots(find_program(start.env, PROGRAM, "claude", PACKAGE), start.env)
+
 
 def _config(start: Start) -> Config:
+    if start.is_sandboxed:
+        return sandboxed_config(start.session)
     wanted = start.role.claude_config_dir if start.role else None
     return choose_config(wanted, start.session, start.home, start.env, start.person)
 

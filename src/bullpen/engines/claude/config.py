@@ -3,6 +3,9 @@ without which an interactive start stops at a dialog.
 
 The file `.claude.json` is shared with every running Claude Code of that directory. It is
 changed only under Claude Code's own lock (a directory beside it) and by rename.
+
+In a sandbox it is always the agent's own, and the agent may have written anything there: no link
+in it is followed, and no program without walls uses it later.
 """
 
 import contextlib
@@ -14,10 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bullpen.engines.own_home import own_directory, real_directory, remove
+from bullpen.engines.transcripts import open_file, read_lines
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
 
 FILE = ".claude.json"
+OWN = "claude-config"  # in the session
+SANDBOXED = "claude-config.sandboxed"  # beside it: that it was written to inside walls
 SHARED = "claude-config/default"  # in Bullpen's home
 CREDENTIALS = ".credentials.json"
 LOCK_SECONDS = 15.0
@@ -25,6 +32,17 @@ LOCK_SECONDS = 15.0
 STALE_SECONDS = 12.0
 LOOK_AGAIN_SECONDS = 0.01
 KEY_CHARACTERS = 20
+FILE_BYTES = 64 << 20
+# Any of them in the environment, and Claude Code needs no file to log in.
+LOGINS = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +51,7 @@ class Config:
 
     directory: Path | None
     file: Path
+    is_sandboxed: bool = False
 
     @property
     def root(self) -> Path:
@@ -50,7 +69,14 @@ def choose_config(
 ) -> Config:
     """The role's own, else the home's if somebody logged in there, else the person's."""
     if wanted == "session":
-        return _in(session / "claude-config")
+        if (session / SANDBOXED).exists():
+            raise BullpenError(
+                f"{session / OWN} was written to in a sandbox: outside of one, Claude Code would"
+                " run what it says",
+                hint=f"another claude_config_dir, or: rm -r {session / OWN} {session / SANDBOXED}",
+                kind=Kind.DENIED,
+            )
+        return _in(session / OWN)
     if wanted:
         return _in(person / wanted[2:] if wanted.startswith("~/") else home / wanted)
     shared = home / SHARED
@@ -61,6 +87,26 @@ def choose_config(
     return Config(None, person / FILE)
 
 
+def sandboxed_config(session: Path) -> Config:
+    """That of an agent in a sandbox, whatever its role says."""
+    return Config(session / OWN, session / OWN / FILE, is_sandboxed=True)
+
+
+def check_login(config: Config, env: Mapping[str, str], has_helper: bool, person: Path) -> None:
+    """In a sandbox a login has to come by the environment."""
+    is_own = (config.root / CREDENTIALS).is_file()
+    if is_own or has_helper or any(env.get(name) for name in LOGINS):
+        return
+    own = Path(env.get("CLAUDE_CONFIG_DIR") or person / ".claude")
+    raise BullpenError(
+        "Claude Code in a sandbox cannot use your own login, and there is no other"
+        if (own / CREDENTIALS).exists()
+        else "nobody is logged in to Claude Code",
+        hint="claude setup-token, then bullpen auth set claude-token",
+        kind=Kind.UNAVAILABLE,
+    )
+
+
 def _in(directory: Path) -> Config:
     return Config(directory, directory / FILE)
 
@@ -69,8 +115,7 @@ def has_conversation(config: Config, id: str) -> bool:
     """Whether there is anything to resume: one that was killed early in its first turn left a
     file without a prompt in it, which Claude Code refuses to resume."""
     for file in config.root.glob(f"projects/*/{id}.jsonl"):
-        with file.open("rb") as lines:
-            return any(_is_prompt(line) for line in lines)
+        return any(_is_prompt(line) for line in read_lines(file))
     return False
 
 
@@ -83,9 +128,15 @@ def _is_prompt(line: bytes) -> bool:
 
 def make_ready(config: Config, cwd: str, api_key: str) -> None:
     """What an interactive start in that directory needs, so that it shows no dialog."""
-    config.sessions.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if config.is_sandboxed:
+        own_directory(config.root)
+        (config.root.parent / SANDBOXED).touch(mode=0o600)
+        real_directory(config.sessions)
+        remove(_lock_of(config.file))  # runs of one agent do not overlap
+    else:
+        config.sessions.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(config.file):
-        before = _read(config.file)
+        before = _read_own(config.file) if config.is_sandboxed else _read(config.file)
         after = ready(before, cwd, api_key)
         if after != before:
             write_atomically(config.file, json.dumps(after, indent=2), mode=0o600)
@@ -129,9 +180,26 @@ def _read(file: Path) -> dict[str, Any]:
     return found
 
 
+def _read_own(file: Path) -> dict[str, Any]:
+    """The same of an agent in a sandbox. What it put there in place of a file of its own would
+    show it what it must not see, or keep us waiting: it begins anew."""
+    opened = open_file(file, os.O_NOFOLLOW)
+    found = None
+    if opened is not None:
+        with opened, contextlib.suppress(ValueError, RecursionError):
+            found = json.loads(opened.read(FILE_BYTES))
+    if not isinstance(found, dict):
+        remove(file)
+        return {}
+    projects, answers = found.get("projects"), found.get("customApiKeyResponses")
+    if not all(isinstance(each, dict | None) for each in (projects, answers)):
+        return {}
+    return found
+
+
 @contextlib.contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    lock = Path(f"{file}.lock")
+    lock = _lock_of(file)
     deadline = time.monotonic() + LOCK_SECONDS
     while not _take(lock):
         if time.monotonic() > deadline:
@@ -146,6 +214,10 @@ def _locked(file: Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             lock.rmdir()
+
+
+def _lock_of(file: Path) -> Path:
+    return Path(f"{file}.lock")
 
 
 def _take(lock: Path) -> bool:

@@ -7,9 +7,10 @@ That something was queued is there, too, and proves nothing: the queue ends with
 import json
 from pathlib import Path
 
+from bullpen.engines.transcripts import CLOCKS, read_lines
+
 # Lines that hold prompts which nobody has taken yet, or what was sent to the model once more.
 NO_PROOF = ("queue-operation", "api-request", "api-request-blob", "api-request-shape")
-CLOCKS = 5.0  # seconds by which times of files and ours may differ
 
 
 def find_shown(config: Path, ids: set[str], since: float) -> set[str]:
@@ -21,13 +22,12 @@ def find_shown(config: Path, ids: set[str], since: float) -> set[str]:
         try:
             if file.stat().st_mtime < since - CLOCKS:
                 continue
-            with file.open("rb") as lines:
-                for line in lines:
-                    here = {id for text, id in wanted.items() if text in line}
-                    if here - found and _is_proof(line):
-                        found |= here
         except OSError:
             continue  # deleted in the meantime
+        for line in read_lines(file):
+            here = {id for text, id in wanted.items() if text in line}
+            if here - found and _is_proof(line):
+                found |= here
     return found
 
 
