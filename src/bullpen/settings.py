@@ -110,6 +110,7 @@ class Settings(Block):
     port: Port | None = None
     worktrees: Worktrees = Worktrees()
     discovery: Discovery = Discovery()
+    workdirs: Texts = ()
     history_limit: Annotated[int, Field(ge=1)] = 100
     ask_timeout: PositiveDuration | None = None
     detach_key: Annotated[

@@ -34,9 +34,12 @@ SECTIONS = {
         "status": "Say how the hub is, or one agent",
         "explain": "Say why an agent's state is what it is",
         "stop": "End agents, with their grace",
-        "kill": "End agents at once",
+        "kill": "End agents at once, or everything of this home",
         "restart": "Start agents again",
+        "agent": "Start, stop and list agents that take tasks",
         "gc": "Remove what ended agents left",
+        "discover": "Find what serves on this machine",
+        "shutdown": "Have agents, components and the hub leave in order",
         "hub": "The daemon of this home",
         "hook": "Report an event of an agent's program",
         "permission-request": "Ask for a permission, as an agent's program",
@@ -60,6 +63,9 @@ SECTIONS = {
         "reset": "Put this terminal back in order",
     },
     "Work": {
+        "task": "Give a task to an agent, look at one, steer it",
+        "tasks": "List tasks that are not over",
+        "history": "List tasks that are kept, and what they came to",
         "worktree": "Make, look at, compare and remove worktrees",
     },
 }

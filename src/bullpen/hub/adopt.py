@@ -79,6 +79,12 @@ async def _adopt_safely(supervisor: Supervisor, live: Live, several: asyncio.Sem
 async def _adopt_one(supervisor: Supervisor, live: Live) -> None:
     # What was said while nobody listened comes before what is true now.
     await hooks.take_spooled(supervisor, live)
+    if live.agent.kind == "headless":
+        assert supervisor.seating is not None
+        await supervisor.seating.reopen(live.agent)
+        await supervisor.seat(live)
+        await _open_door(supervisor, live.agent)
+        return
     await _open_door(supervisor, live.agent)  # closed again at once if it has ended
     supervisor.state_files.follow(live)
     # A holder that is stopped holds nobody else up.
@@ -89,8 +95,10 @@ async def _adopt_one(supervisor: Supervisor, live: Live) -> None:
 async def _open_door(supervisor: Supervisor, agent: Agent) -> None:
     try:
         await supervisor.doors.open(agent)
-    except BullpenError as error:  # the agent has itself to blame, and goes on without
-        log.error("cannot open a door", extra={"agent": agent.name, "reason": error.message})
+        await supervisor.tunnels.open(agent.name, agent.tunnel)
+    except (BullpenError, OSError) as error:
+        # The agent has itself to blame, and goes on without.
+        log.error("cannot open a door", extra={"agent": agent.name, "reason": str(error)})
 
 
 def _last_view(agent: Agent, event: Event | None) -> View:

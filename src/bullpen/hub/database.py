@@ -129,8 +129,35 @@ MESSAGES = (
     "CREATE INDEX messages_open ON messages (recipient) WHERE read IS NULL",
 )
 
+# `data` is the whole task; the other columns are what is looked for.
+TASKS = (
+    """
+    CREATE TABLE tasks (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        agent TEXT NOT NULL,
+        session TEXT NOT NULL,
+        request TEXT UNIQUE,
+        state TEXT NOT NULL,
+        created REAL NOT NULL,
+        text TEXT NOT NULL,
+        data TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX tasks_agent ON tasks (agent, number)",
+    "CREATE INDEX tasks_open ON tasks (number)"
+    " WHERE state IN ('queued', 'working', 'idle', 'cancelling')",
+    """
+    CREATE TABLE task_sessions (
+        id TEXT PRIMARY KEY,
+        agent TEXT NOT NULL,
+        data TEXT NOT NULL
+    ) WITHOUT ROWID
+    """,
+)
+
 # Step n leads from version n to n + 1 (PRAGMA user_version). Written once, never edited.
-STEPS = (FIRST, COMPONENTS, USAGE, MESSAGES)
+STEPS = (FIRST, COMPONENTS, USAGE, MESSAGES, TASKS)
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 

@@ -51,6 +51,7 @@ LAST_PROMPT = (
 )
 SIOCOUTQ = 0x5411  # how many bytes the other side has not read yet
 AGAIN_SECONDS = 0.2
+NEXT_TASK = "waits for its next task"
 INTERRUPT_SECONDS = 5.0
 FAILED_SECONDS = 2.0  # a full disk, most often
 
@@ -100,11 +101,20 @@ class Delivery:
 
     def why(self, name: str) -> str:
         """Why a message waits; empty if none does."""
-        return self._why.get(name, "") if self._messages.queue(name) else ""
+        if not self._messages.queue(name):
+            return ""
+        return NEXT_TASK if self._takes_tasks(name) else self._why.get(name, "")
+
+    def _takes_tasks(self, name: str) -> bool:
+        """Its messages come in front of the next prompt, by who gives it that."""
+        live = self._supervisor.registry.find(name)
+        return live is not None and live.agent.kind == "headless"
 
     def kick(self, name: str) -> None:
         """Something has changed for that agent. (Nobody hands anything to the person.)"""
         if not self._messages.queue(name) or self._supervisor.registry.find(name) is None:
+            return
+        if self._takes_tasks(name):
             return
         self._changed.setdefault(name, asyncio.Event()).set()
         if name not in self._tasks:

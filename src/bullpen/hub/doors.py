@@ -25,7 +25,6 @@ from bullpen.paths import Home
 DOOR = "door"
 DIRECTORY = "api"
 SOCKET = "hub.sock"
-BESIDE = ".hub.sock.new"
 BACKLOG = 64
 LEAVE_SECONDS = 2.0  # for answers under way when an agent has ended
 DESCRIPTORS = Path("/proc/self/fd")
@@ -52,7 +51,7 @@ class Doors:
         """Who comes from now on is heard, though perhaps later: see `serve`."""
         session = self._home.session(agent.name)
         try:
-            listener = await asyncio.to_thread(_listen, session)
+            listener = await asyncio.to_thread(listen, session, SOCKET)
         except OSError as error:
             raise BullpenError(
                 f"cannot open {session / DIRECTORY / SOCKET}: {error.strerror}",
@@ -81,7 +80,7 @@ class Doors:
             return
         del self._doors[agent.name]
         self._shut(door)
-        _unlink(self._home.session(agent.name))
+        unlink(self._home.session(agent.name), SOCKET)
 
     def leave(self) -> None:
         """The hub stops: nobody is let in any more; the sockets wait for the next hub."""
@@ -110,8 +109,9 @@ class Doors:
             asyncio.get_running_loop().call_later(LEAVE_SECONDS, each.transport.abort)
 
 
-def _listen(session: Path) -> socket.socket:
+def listen(session: Path, name: str) -> socket.socket:
     """A new socket in place of what lies there, without a moment in which there is none."""
+    beside = f".{name}.new"
     place = session / DIRECTORY
     with contextlib.suppress(FileExistsError):
         place.mkdir(mode=0o700)
@@ -120,21 +120,22 @@ def _listen(session: Path) -> socket.socket:
         with _opened(place) as directory:
             os.fchmod(found.fileno(), 0o600)  # Linux makes the file with the mode of the socket
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(BESIDE, dir_fd=directory)
+                os.unlink(beside, dir_fd=directory)
             # The path of a deep home is longer than an address may be; its descriptor's is not.
             short = DESCRIPTORS / str(directory) if DESCRIPTORS.exists() else place
-            found.bind(str(short / BESIDE))
+            found.bind(str(short / beside))
             found.listen(BACKLOG)
-            os.replace(BESIDE, SOCKET, src_dir_fd=directory, dst_dir_fd=directory)
+            os.replace(beside, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
         found.close()
         raise
     return found
 
 
-def _unlink(session: Path) -> None:
+def unlink(session: Path, name: str) -> None:
+    """Of a door that is shut."""
     with contextlib.suppress(OSError), _opened(session / DIRECTORY) as directory:
-        os.unlink(SOCKET, dir_fd=directory)
+        os.unlink(name, dir_fd=directory)
 
 
 @contextlib.contextmanager

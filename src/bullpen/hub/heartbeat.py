@@ -14,10 +14,11 @@ from pathlib import Path
 
 from bullpen import proc
 from bullpen.errors import BullpenError
-from bullpen.hub import sessions
+from bullpen.hub import sessions, walls
 from bullpen.hub.deliver import Delivery
 from bullpen.hub.registry import Live
 from bullpen.hub.supervise import Supervisor
+from bullpen.model.agent import Agent
 from bullpen.model.event import Event
 from bullpen.model.message import BULLPEN, Message
 from bullpen.model.state import Idle
@@ -93,11 +94,21 @@ class Heartbeats:
         try:
             env = sessions.load_settled(self._supervisor.home, agent.name).whole
             words = ["/bin/sh", "-c", condition]
+            if agent.is_sandboxed:
+                words, env = self._walled(agent, words, env)
             done = proc.run(words, cwd=Path(agent.cwd), env=env, timeout=CONDITION_SECONDS)
         except (BullpenError, OSError) as error:
             log.warning("no heartbeat", extra={"agent": agent.name, "reason": str(error)})
             return False
         return done.code == 0
+
+    def _walled(
+        self, agent: Agent, words: list[str], env: dict[str, str]
+    ) -> tuple[list[str], dict[str, str]]:
+        """In the sandbox of the agent, because its files are what the command looks at."""
+        wall = walls.around(self._supervisor.ground, agent, env)
+        wrapped = walls.raise_wall(wall, tuple(words), env)
+        return list(wrapped.argv), dict(wrapped.env)
 
 
 def _is_idle(live: Live, since: float) -> bool:

@@ -1,7 +1,7 @@
 """The hub's side of the holders' sockets: one quiet connection to each, short ones to ask.
 
-A link is told of its program's end and nothing else (it does not attach, so no output comes
-this way). Nothing here decides what an answer means. Frames: docs/holder-protocol.md.
+A link is told of its program's end, and that there is output if somebody listens; it does not
+pass output on. Nothing here decides what an answer means. Frames: docs/holder-protocol.md.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.holder.frames import BrokenFrameError, Reader, frame, json_frame, parse_json
 
 ANSWER_SECONDS = 10.0
+LISTENING: dict[str, Any] = {"read_only": True, "replay": False, "nudge": False}
 
 Record = dict[str, Any]
 
@@ -33,6 +34,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[tuple[bytes, bytes]] | None = None
         self._asking = asyncio.Lock()
+        self._on_output: Callable[[], None] = _nothing
         self._over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -55,6 +57,11 @@ class Link(asyncio.Protocol):
             self._over = True
             self._end = dict(parse_json(payload))
             self._tell()
+        elif kind in (b"O", b"e"):
+            self._on_output()
+        elif kind == b"D":  # too slow for the stream; who reads the log has missed nothing
+            self._on_output()
+            self._attach()
         elif kind in (b"K", b"F", b"S") and self._answer and not self._answer.done():
             self._answer.set_result((kind, payload))
 
@@ -81,6 +88,15 @@ class Link(asyncio.Protocol):
                 on_end(self._end)
             else:
                 self._on_lost()
+
+    async def listen(self, on_output: Callable[[], None]) -> None:
+        """Be told whenever the program has written something; what it was is in its log."""
+        self._on_output = on_output
+        await self.ask(b"A", LISTENING)
+
+    def _attach(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(json_frame(b"A", LISTENING))
 
     async def ask(self, kind: bytes, fields: Record | None = None) -> Record:
         """One request and its answer."""

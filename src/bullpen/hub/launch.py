@@ -10,9 +10,11 @@ from pathlib import Path
 
 import bullpen
 from bullpen import clock, credentials, trust, worktrees
+from bullpen.agent_files import load_agent_file, session_directory
 from bullpen.client.hook_line import ask_line, hook_line
 from bullpen.engines import Engine, Prepared, Start, engine_of, get_engine
-from bullpen.errors import BullpenError, Kind
+from bullpen.errors import BullpenError
+from bullpen.hub.doors import DIRECTORY
 from bullpen.hub.environment import agent_environment
 from bullpen.hub.rules import load_rules
 from bullpen.hub.sessions import Settled
@@ -20,6 +22,7 @@ from bullpen.hub.tokens import hash_of, new_token
 from bullpen.hub.trees import Tree, open_site, plan_tree
 from bullpen.model import names
 from bullpen.model.agent import Agent, Place
+from bullpen.model.agent_file import AgentFile
 from bullpen.model.launch import Launch
 from bullpen.model.role import Budget, Role
 from bullpen.overrides import apply_overrides
@@ -120,6 +123,42 @@ def plan_launch(
     return _prepared(ground, agent, settled, role, asked.prompt, tree, rules)
 
 
+def plan_headless(ground: Ground, asked: Launch, name: str, last: Agent | None) -> Plan:
+    """An agent that takes tasks. Each task is planned when it runs, so nothing is started now: what
+    is wrong with its role or its file is told before anybody gives it one."""
+    home = ground.home
+    if asked.words or asked.prompt or asked.resume:
+        raise BullpenError(
+            "an agent that takes tasks is started without a program, a prompt or a conversation",
+            hint=f'bullpen task {name} "…"',
+        )
+    file = load_agent_file(home, name) if asked.role is None else AgentFile(role=asked.role)
+    role = file.apply_to(load_role_of(home, file.role, "", asked.overrides))
+    token = new_token()
+    directory = session_directory(home, name, file)
+    agent = Agent(
+        name=name,
+        run=asked.run or uuid.uuid4().hex,
+        kind="headless",
+        role=file.role,
+        labels=role.labels,
+        engine=role.agent_type,
+        model=role.model or "",
+        cwd=str(directory),
+        is_sandboxed=role.sandbox.enabled is not False,
+        command=("-",),
+        overrides=asked.overrides,
+        budget=role.budget,
+        created=last.created if last else clock.to_text(clock.now()),
+        token_hash=hash_of(token),
+    )
+    own = own_variables(home, agent, token)
+    env = agent_environment(asked.env, {}, own, str(home.sockets / "ssh-agent"))
+    settled = Settled(env=env, umask=asked.umask, rows=asked.rows, cols=asked.cols)
+    start = Start(role=role, words=(), agent=name, session=home.session(name), home=home.root)
+    return Plan(agent, settled, get_engine(agent.engine), start, Prepared(("-",)))
+
+
 def plan_restart(ground: Ground, last: Agent, settled: Settled) -> Plan:
     """The same agent once more: same identity and environment, the role as it is now, the
     conversation continued; a new run."""
@@ -134,13 +173,17 @@ def plan_restart(ground: Ground, last: Agent, settled: Settled) -> Plan:
     return _prepared(ground, agent, settled, role, "", tree, rules)
 
 
+def load_role_of(home: Home, name: str, pod: str, overrides: tuple[str, ...]) -> Role:
+    """The role as it is now, changed as asked."""
+    file = find_role(name, home.roles, home.pod_roles if pod else None)
+    return apply_overrides(load_role(file), overrides)
+
+
 def _role(
     home: Home, name: str, pod: str, overrides: tuple[str, ...]
 ) -> tuple[Role, RoleFile | None]:
     file = find_role(name, home.roles, home.pod_roles if pod else None)
-    role = apply_overrides(load_role(file), overrides)
-    _refuse_sandbox(role)
-    return role, file
+    return apply_overrides(load_role(file), overrides), file
 
 
 def _prepared(
@@ -154,6 +197,7 @@ def _prepared(
 ) -> Plan:
     """The plan, with what the engine makes of it. `agent.engine_session` is to be continued."""
     engine, home = get_engine(agent.engine), ground.home
+    is_sandboxed = role is not None and role.sandbox.enabled is True
     keys = credentials.engine_variables(home, engine.name)
     given = role.env if role else {}
     package = str(Path(bullpen.__file__).parents[1])
@@ -170,12 +214,14 @@ def _prepared(
         url=f"http://127.0.0.1:{ground.port}",
         hook=tuple(hook_line(sys.executable, package, agent.name)),
         ask=tuple(ask_line(sys.executable, package, agent.name)),
-        socket=home.message_socket(agent.name),
+        socket=_message_socket(home, agent.name, is_sandboxed=is_sandboxed),
         conversation=agent.engine_session,
         is_trusted=agent.is_trusted,
+        is_sandboxed=is_sandboxed,
         rules=rules,
     )
     prepared = engine.prepare(start)
+    has_network = role is None or role.sandbox.allow_network
     settled = replace(settled, added={**keys, **prepared.env, **given})
     agent = agent.model_copy(
         update={
@@ -186,9 +232,19 @@ def _prepared(
             "deliver": (role.deliver or "") if role else "",
             "heartbeat": role.heartbeat if role and role.heartbeat.idle_timeout else None,
             "budget": role.budget if role else Budget(),
+            "labels": role.labels if role else {},
+            "is_sandboxed": is_sandboxed,
+            "tunnel": engine.hosts(start) if is_sandboxed and not has_network else (),
         }
     )
     return Plan(agent, settled, engine, start, prepared, tree)
+
+
+def _message_socket(home: Home, name: str, *, is_sandboxed: bool) -> Path:
+    """Where its program listens for messages. Of the home a sandbox sees only its own doors."""
+    if not is_sandboxed:
+        return home.message_socket(name)
+    return home.session(name) / DIRECTORY / "message.sock"
 
 
 def own_variables(home: Home, agent: Agent, token: str) -> dict[str, str]:
@@ -226,16 +282,6 @@ def _tree(
         setup=wanted.setup or "",
     )
     return plan_tree(open_site(ground.home, ground.settings, directory), spec)
-
-
-def _refuse_sandbox(role: Role) -> None:
-    """A role that asks for walls is not started without them."""
-    if role.sandbox.enabled:
-        raise BullpenError(
-            f"role {role.name} asks for a sandbox, which this version cannot make",
-            hint="to run it with all your rights: --override sandbox.enabled=false",
-            kind=Kind.UNSUPPORTED,
-        )
 
 
 def _directory(text: str) -> Path:

@@ -23,7 +23,7 @@ import pydantic._internal._dataclasses
 import uvicorn
 
 from bullpen import __version__
-from bullpen.component import logs
+from bullpen.component import logs, mdns
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import place, tokens
 from bullpen.hub.adopt import adopt
@@ -33,6 +33,7 @@ from bullpen.hub.guard import Guard
 from bullpen.hub.http.app import make_app
 from bullpen.hub.http.connection import Connection, SocketConnection
 from bullpen.hub.http.state import Hub
+from bullpen.hub.http.status import describe
 from bullpen.hub.launch import Ground
 from bullpen.hub.registry import Registry
 from bullpen.hub.sockets import Sockets
@@ -159,14 +160,9 @@ async def _serve(
     await hub.load()
     await store.append(_started())
 
-    def leave() -> None:  # streams would otherwise be waited for
-        feed.close()
-        hub.permissions.left.set()
-        hub.delivery.close()
-        supervisor.doors.leave()
-
-    server = Server(config, hub.stop, leave)
+    server = Server(config, hub.stop, hub.leave)
     await supervisor.doors.serve(config, server.server_state)
+    await hub.seats.ports.serve(config, server.server_state)
     sockets = Sockets(supervisor, lambda: _listen_again(home, server))
     sockets.look()
     loop.add_signal_handler(signal.SIGUSR1, sockets.look)
@@ -177,8 +173,9 @@ async def _serve(
         await asyncio.sleep(0.001)
     _tell(ready, {"ok": True, "pid": os.getpid(), "version": __version__})
     log.info("serving", extra={"pid": os.getpid(), "port": hub.port, "agents": len(list(registry))})
-    tending = [*map(asyncio.create_task, (upkeep.run(), hub.usage.run(), hub.budgets.run()))]
-    await serving
+    beside = (upkeep.run(), hub.usage.run(), hub.budgets.run(), hub.seats.start_all())
+    tending = [*map(asyncio.create_task, beside)]
+    await _over(serving, hub)
     _cancel(*tending, reading)
     is_through = await supervisor.leave()
     factory.leave()
@@ -187,6 +184,18 @@ async def _serve(
         # A set-up command that takes its time. The next hub takes it back, as after a crash.
         await asyncio.to_thread(store.close)
         os._exit(0)
+
+
+async def _over(serving: asyncio.Task[None], hub: Hub) -> None:
+    """Until it serves no longer; announced meanwhile, if the home says so."""
+    announcing: set[asyncio.Task[None]] = set()
+    if hub.settings.discovery.method == "mdns":
+        said = (await describe(hub)).public()
+        announcing.add(asyncio.create_task(mdns.announce(said, hub.port), name="announce"))
+    await serving
+    _cancel(*announcing)
+    if announcing:  # it takes its announcement back
+        await asyncio.wait(announcing, timeout=LEAVE_SECONDS)
 
 
 def _stop_on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

@@ -275,6 +275,11 @@ class Store:
         """The event that was made with that key."""
         return self._find(f"SELECT {COLUMNS} FROM events WHERE key = ?", key)
 
+    def read(self, select: str, values: Sequence[str | int] = ()) -> list[Any]:
+        """Rows of another table than the log's; whose it is knows what they mean."""
+        with self._reading() as connection:
+            return connection.execute(select, values).fetchall()
+
     def _find(self, select: str, *values: str) -> Event | None:
         with self._reading() as connection:
             row = connection.execute(select, values).fetchone()

@@ -14,23 +14,32 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from bullpen.agent_files import list_agent_files
 from bullpen.engines import ENGINES, StateFile, get_engine
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub import held, holders, sessions
+from bullpen.hub import held, holders, sessions, walls
 from bullpen.hub.doors import Doors
 from bullpen.hub.factory import Factory
-from bullpen.hub.launch import Ground, Plan, plan_launch, plan_restart, wanted_name
+from bullpen.hub.launch import (
+    Ground,
+    Plan,
+    plan_headless,
+    plan_launch,
+    plan_restart,
+    wanted_name,
+)
 from bullpen.hub.registry import Live, Registry
 from bullpen.hub.state_files import StateFiles, find_process, is_alive
 from bullpen.hub.store import Store
 from bullpen.hub.trees import Tree, ensure_tree, take_back_tree, unlock_tree
+from bullpen.hub.tunnels import Tunnels
 from bullpen.model.agent import Agent
 from bullpen.model.event import Draft, Event
 from bullpen.model.launch import Launch
-from bullpen.model.state import Gone, Held, Launched, Observation, Ran, Silent, fold
+from bullpen.model.state import Gone, Held, Idle, Launched, Observation, Ran, Silent, Told, fold
 from bullpen.paths import Home
 from bullpen.ssh_link import point_ssh_agent
 
@@ -48,6 +57,26 @@ NEVER_BEGAN = 8  # runs in a row whose hub was killed before they could start
 ASK_AGAIN_SECONDS = (0.05, 0.2, 1.0, 5.0, 30.0)
 
 
+class Seating(Protocol):
+    """What happens when an agent that takes tasks starts and stops."""
+
+    async def open(self, agent: Agent) -> None:
+        """Before it is said to have started; raises if it cannot."""
+        ...
+
+    async def reopen(self, agent: Agent) -> None:
+        """One that an earlier hub started."""
+        ...
+
+    async def close(self, name: str, grace: float) -> None:
+        """Its task is cancelled, and over when this returns."""
+        ...
+
+    def take_back(self, name: str) -> None:
+        """Its start has failed."""
+        ...
+
+
 class Supervisor:
     """Everything a start or a stop needs, wired by `main`."""
 
@@ -59,9 +88,11 @@ class Supervisor:
         self.registry = registry
         self.factory = factory
         self.doors = Doors(ground.home)
+        self.tunnels = Tunnels(ground.home)
         self.state_files = StateFiles(self._take_state_file)
         self.tasks: set[asyncio.Task[None]] = set()
         self.unfinished: set[asyncio.Task[Any]] = set()  # what a hub that leaves waits for
+        self.seating: Seating | None = None  # set by who knows of tasks
         self._unrecorded: deque[tuple[Draft, ...]] = deque()
         self._runs: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -101,7 +132,8 @@ class Supervisor:
         self._refuse_taken(name, asked.run or "")
         live = self.registry.find(name)
         last = live.agent if live else None
-        plan = await asyncio.to_thread(plan_launch, self.ground, asked, name, last)
+        planned = plan_headless if asked.kind == "headless" else plan_launch
+        plan = await asyncio.to_thread(planned, self.ground, asked, name, last)
         point_ssh_agent(self.home, asked.env)
         return await self.start(plan, last)
 
@@ -111,7 +143,10 @@ class Supervisor:
         if live.is_running:
             await self.stop(name, grace)
         settled = await asyncio.to_thread(sessions.load_settled, self.home, name)
-        plan = await asyncio.to_thread(plan_restart, self.ground, live.agent, settled)
+        if live.agent.kind == "headless":
+            plan = await asyncio.to_thread(_plan_again, self.ground, live.agent, settled)
+        else:
+            plan = await asyncio.to_thread(plan_restart, self.ground, live.agent, settled)
         return await self.start(plan, live.agent)
 
     async def start(self, plan: Plan, last: Agent | None) -> Live:
@@ -188,17 +223,32 @@ class Supervisor:
             _draft("agent.starting", agent, {"engine": agent.engine, "role": agent.role}),
             _state_draft(live),
         )
+        if agent.kind == "headless":
+            assert self.seating is not None
+            await self.seating.open(agent)
+            await self.seat(live)
+            return
         if plan.tree is not None:
             await self._make_tree(plan.tree, agent)
         await _wholly(asyncio.to_thread(_make_ready, self.home, plan))
         self.state_files.follow(live)
         await self.doors.open(agent)  # a sandbox mounts its directory
-        answer = await _wholly(self.factory.hold(self._request(plan)))
+        await self.tunnels.open(agent.name, agent.tunnel)
+        request = await _wholly(asyncio.to_thread(self._request, plan))
+        answer = await _wholly(self.factory.hold(request))
         self.observe_now(live, _held(agent, answer["pid"], answer["child"]))
         await self.store.append(_started(agent, answer["pid"], answer["child"]), _state_draft(live))
         if not await self.settle(live):  # it may have ended already
             self.look_again_later(live)
         await self._type_first(live, plan.prepared.first_input)
+
+    async def seat(self, live: Live) -> None:
+        """It runs nothing until it gets a task. May be repeated."""
+        await self.doors.open(live.agent)
+        waits = Told(at=time.time(), source="hub", says="waits for tasks", state=Idle())
+        self.observe_now(live, waits)
+        began = _draft("agent.started", live.agent, {"cwd": live.agent.cwd})
+        await self.store.append(began, _state_draft(live))
 
     async def _wait_released(self, name: str) -> None:
         """The holder of the last run says goodbye to its clients before it leaves."""
@@ -246,14 +296,20 @@ class Supervisor:
             )
 
     def _request(self, plan: Plan) -> dict[str, Any]:
+        """What the factory is asked for. Walls are built at the last moment: the directory is
+        there by then."""
         agent, settled = plan.agent, plan.settled
+        argv, env = agent.command, settled.whole
+        if agent.is_sandboxed:
+            wrapped = walls.raise_wall(walls.of_plan(self.ground, plan), argv, env)
+            argv, env = wrapped.argv, dict(wrapped.env)
         return {
             "name": agent.name,
             "tag": agent.run,
             "socket": str(self.home.socket(agent.name)),
             "session": str(self.home.session(agent.name)),
-            "argv": list(agent.command),
-            "env": settled.whole,
+            "argv": list(argv),
+            "env": env,
             "cwd": agent.cwd,
             "mode": "pty" if agent.kind == "interactive" else "pipe",
             "rows": settled.rows,
@@ -273,6 +329,9 @@ class Supervisor:
         """A start that failed leaves what was there before, and an event that says why."""
         agent = live.agent
         self.doors.close(agent)
+        self.tunnels.close(agent.name)
+        if self.seating is not None:
+            self.seating.take_back(agent.name)
         if live.link is not None:
             live.link.close()
         found = await asyncio.to_thread(held.find_holder, *self._held(agent))
@@ -350,6 +409,7 @@ class Supervisor:
         if live.over.is_set():
             return
         self.doors.close(live.agent)
+        self.tunnels.close(live.agent.name)
         try:
             await asyncio.to_thread(unlock_tree, self.home, self.settings, live.agent)
             found = await asyncio.to_thread(held.find_holder, *self._held(live.agent))
@@ -388,7 +448,7 @@ class Supervisor:
         """Ask everything that can be asked about a run; True when it is connected or over. A
         holder has so many seconds to answer."""
         async with live.settling:
-            if live.link is not None or not live.is_running:
+            if live.link is not None or not live.is_running or live.agent.kind == "headless":
                 return True
             return await self._settle(live, seconds)
 
@@ -478,6 +538,14 @@ class Supervisor:
                 await self.converse(live, found.conversation)
         return bool(found.conversation) and found.conversation == live.agent.engine_session
 
+    async def lead(self, live: Live, hosts: tuple[str, ...]) -> None:
+        """Let an agent without network reach these and no others, from now on and after a restart
+        of the hub, too."""
+        if hosts != live.agent.tunnel:
+            live.agent = live.agent.model_copy(update={"tunnel": hosts})
+            await asyncio.to_thread(sessions.rewrite, self.home, live.agent)
+        await self.tunnels.open(live.agent.name, hosts)
+
     async def converse(self, live: Live, conversation: str) -> None:
         """Its program has begun another conversation: that is the one to be resumed."""
         if not conversation or conversation == live.agent.engine_session:
@@ -502,6 +570,11 @@ class Supervisor:
             await self.store.append(intent)
         except BullpenError:  # a full disk is a reason to stop somebody, not to go on
             self.record_surely(intent)
+        if live.agent.kind == "headless":
+            assert self.seating is not None
+            await self.seating.close(name, seconds)
+            await self._ended(live, {"code": 0, "ended": time.time()})
+            return live
         if not await self.settle(live):
             raise _does_not_answer(name)
         if live.link is not None:
@@ -557,6 +630,21 @@ class Supervisor:
         while len(runs) < NEVER_BEGAN:
             runs.append(_next_run(runs[-1]))
         return next((live for live in self.registry if live.agent.run in runs), None)
+
+
+def _plan_again(ground: Ground, last: Agent, settled: sessions.Settled) -> Plan:
+    """An agent that takes tasks once more: as its file says now, or with the role it had."""
+    has_file = last.name in list_agent_files(ground.home)
+    asked = Launch(
+        kind="headless",
+        name=last.name,
+        role=None if has_file else last.role,
+        overrides=last.overrides,
+        cwd="/",
+        env=settled.env,
+        umask=settled.umask,
+    )
+    return plan_headless(ground, asked, last.name, last)
 
 
 async def _wait_over(live: Live, seconds: float) -> None:

@@ -33,6 +33,7 @@ from bullpen.worktrees import Code, WorktreeError
 log = logging.getLogger("bullpen.hub")
 
 LOOK_AT_ONCE = 4
+WORK = "work"  # directories of conversations, unless the agent's file names another place
 
 
 async def sweep(
@@ -81,6 +82,9 @@ def plan_agent(
         return [_keep("session", name, busy)]
     if now - live.view.since < older_than:
         return [_keep("session", name, f"ended less than {_words(older_than)} ago")]
+    work = _work_left(supervisor, live.agent)
+    if work:
+        return [_keep("session", name, work)]
     if live.agent.worktree is None:
         return [_remove("session", name, "ended")]
     reason, is_locked = _reason_to_keep(supervisor, live.agent)
@@ -96,6 +100,17 @@ def plan_agent(
         forced=bool(reason),
     )
     return [tree, _remove("session", name, "ended")]
+
+
+def _work_left(supervisor: Supervisor, agent: Agent) -> str:
+    """Why the session of an agent that took tasks stays, whatever is forced: nothing else keeps
+    what it left there."""
+    if agent.kind != "headless":
+        return ""
+    work = supervisor.home.session(agent.name) / WORK
+    if any(files for _place, _directories, files in os.walk(work)):
+        return f"its tasks left files in {work}"
+    return ""
 
 
 def _busy(supervisor: Supervisor, live: Live) -> str:
@@ -187,6 +202,9 @@ def _remove_socket(supervisor: Supervisor, step: Step) -> Step:
 async def _remove_session(supervisor: Supervisor, agent: Agent, step: Step) -> Step:
     if agent.worktree is not None and os.path.lexists(agent.worktree.path):
         return _keep("session", step.name, SESSION_OF_KEPT_TREE)
+    work = await asyncio.to_thread(_work_left, supervisor, agent)
+    if work:
+        return _keep("session", step.name, work)
     supervisor.registry.drop(step.name)
     await asyncio.to_thread(sessions.remove, supervisor.home, step.name)
     return step

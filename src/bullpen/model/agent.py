@@ -33,6 +33,9 @@ class Agent(Value):
     engine_session: str = ""  # the engine's conversation; changes when the person clears it
     state_files: str = ""  # the directory where the engine's program writes what it does
     birth_branch: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+    is_sandboxed: bool = False
+    tunnel: tuple[str, ...] = ()  # where the hub leads it to, when its sandbox has no network
     message_socket: str = ""  # where the engine's program listens for messages
     deliver: Literal["", "lines"] = ""  # messages are typed to it as lines
     cwd: str

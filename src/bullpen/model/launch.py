@@ -1,6 +1,6 @@
 """What a person asks for when an agent is to be started: the body of `POST /agents`. Pure."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,8 +22,10 @@ class Caller(BaseModel):
 
 
 class Launch(Caller):
-    """One agent to start. The same `run` asked for twice starts one agent."""
+    """One agent to start. The same `run` asked for twice starts one agent. A headless one takes
+    tasks; without a role it is what `agents/<name>.yaml` says."""
 
+    kind: Literal["interactive", "headless"] = "interactive"
     run: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
     role: Word | None = None
     name: Word | None = None

@@ -210,6 +210,8 @@ class Sandbox(Block):
     read_only_paths: Texts = ()
     read_write_paths: Texts = ()
     ssh_agent: bool = False
+    processes: Annotated[int, Field(ge=16, le=1 << 20)] = 1024
+    memory_mb: Annotated[int, Field(ge=64)] | None = None
 
 
 class Budget(Block):

@@ -9,7 +9,7 @@ import os
 import click
 
 from bullpen.cli import fast, output
-from bullpen.client import hook
+from bullpen.client import hook, reach
 from bullpen.errors import BullpenError
 from bullpen.paths import HUB, current_home
 
@@ -31,9 +31,9 @@ def command(words: tuple[str, ...]) -> None:
         output.write_error(f"not understood: {' '.join(words)}", "bullpen hook --help")
         agent = ""
     try:
-        socket = os.fsencode(current_home().socket(HUB))
+        socket: bytes | None = os.fsencode(current_home().socket(HUB))
     except (BullpenError, OSError):
-        socket = None
+        socket = reach.find_door(environ)  # in a sandbox the home is not to be seen
     try:
         hook.write(1, hook.pass_on(socket, agent, environ))
     except OSError:

@@ -19,7 +19,9 @@ from bullpen.hub.http import (
     messages,
     otlp,
     pods,
+    seats,
     status,
+    tasks,
     terminal,
     usage,
 )
@@ -40,6 +42,8 @@ Errors have one format: `error` for programs, `message` for people, `details`.
 ROUTERS = (
     status.router,
     agents.router,
+    tasks.router,
+    seats.router,
     pods.router,
     approvals.router,
     messages.router,

@@ -18,8 +18,10 @@ from bullpen.hub.parking import Parking
 from bullpen.hub.permissions import Permissions
 from bullpen.hub.pods import Pods
 from bullpen.hub.registry import Registry
+from bullpen.hub.seats import Seats
 from bullpen.hub.store import Store
 from bullpen.hub.supervise import Supervisor
+from bullpen.hub.tasks import Tasks
 from bullpen.hub.usage import Usage
 from bullpen.model.event import Event
 from bullpen.paths import Home
@@ -48,6 +50,8 @@ class Hub:
     messages: Messages = field(init=False)
     delivery: Delivery = field(init=False)
     heartbeats: Heartbeats = field(init=False)
+    tasks: Tasks = field(init=False)
+    seats: Seats = field(init=False)
 
     def __post_init__(self) -> None:
         self.components = Components(self.store)
@@ -59,6 +63,8 @@ class Hub:
         self.usage = Usage(self.store, self.registry)
         self.budgets = Budgets(self.supervisor, self.usage, self.delivery)
         self.parking = Parking(self.supervisor, self.delivery)
+        self.tasks = Tasks(self.supervisor, self.messages, self.budgets)
+        self.seats = Seats(self.supervisor, self.tasks)
 
     async def load(self) -> None:
         """What earlier hubs knew; after the agents were found again."""
@@ -69,6 +75,17 @@ class Hub:
         await self.parking.load()
         self.delivery.load()
         self.heartbeats.load()
+        await self.tasks.load()
+
+    def leave(self) -> None:
+        """The hub stops: streams would otherwise be waited for."""
+        self.feed.close()
+        self.permissions.left.set()
+        self.delivery.close()
+        self.tasks.close()
+        self.supervisor.doors.leave()
+        self.supervisor.tunnels.leave()
+        self.seats.ports.leave()
 
     def notice(self, events: list[Event]) -> None:
         """Told of every committed event, in their order, on the loop."""
@@ -77,6 +94,7 @@ class Hub:
         self.parking.notice(events)
         self.delivery.notice(events)
         self.heartbeats.notice(events)
+        self.seats.notice(events)
 
 
 def hub_of(connection: HTTPConnection) -> Hub:

@@ -1,0 +1,39 @@
+"""One line on standard error that the next one replaces; nothing when that is no terminal."""
+
+import os
+import sys
+
+
+class LiveLine:
+    """`draw` it again and again, `wipe` it before anything else is written."""
+
+    def __init__(self) -> None:
+        self.is_shown = sys.stderr.isatty()
+        self._drawn = ""
+
+    @property
+    def columns(self) -> int:
+        """What fits; the last column is left alone, where some terminals wrap."""
+        try:
+            return os.get_terminal_size(sys.stderr.fileno()).columns - 1
+        except OSError:
+            return 79
+
+    def draw(self, text: str) -> None:
+        """Show it, unless it is there."""
+        if self.is_shown and text != self._drawn:
+            self._write(f"\r\x1b[K{text}")
+            self._drawn = text
+
+    def wipe(self) -> None:
+        """Take it away."""
+        if self._drawn:
+            self._write("\r\x1b[K")
+            self._drawn = ""
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except OSError:
+            self.is_shown = False  # the window was closed: the task goes on, and so do we

@@ -1,0 +1,57 @@
+"""Agents that take tasks, as commands name them: which there are, and starting one by the way."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from bullpen.agent_files import list_agent_files
+from bullpen.cli.caller import caller
+from bullpen.cli.task_wait import say
+from bullpen.client import tasks
+from bullpen.client.hub import HubClient
+from bullpen.errors import BullpenError, Kind
+from bullpen.paths import Home, current_home
+from bullpen.terminal.sessions import known
+
+
+def complete_takers(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of agents that take tasks for the shell; silent when there is no home."""
+    try:
+        home = current_home()
+        names = {*list_agent_files(home), *_headless(home)}
+    except (BullpenError, OSError):
+        return []
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def ensure_running(hub: HubClient, name: str) -> None:
+    """Start it if it has a file and does not run; what else is wrong the hub says better."""
+    if name not in list_agent_files(hub.home):
+        return
+    found = find_agent(hub, name)
+    if found is None or not found["running"]:
+        say(f"{name} is not running: started from agents/{name}.yaml")
+        tasks.start_agent(hub, caller(), name, None)
+
+
+def find_agent(hub: HubClient, name: str) -> dict[str, Any] | None:
+    """The agent as the hub knows it."""
+    try:
+        found: dict[str, Any] = hub.get("agents", name)
+    except BullpenError as error:
+        if error.kind is Kind.NOT_FOUND:
+            return None
+        raise
+    return found
+
+
+def _headless(home: Home) -> Iterator[str]:
+    for name in known(home):
+        try:
+            record = json.loads((home.session(name) / "session.json").read_bytes())
+        except (OSError, ValueError):
+            continue
+        if isinstance(record, dict) and record.get("kind") == "headless":
+            yield name

@@ -1,0 +1,240 @@
+"""Waiting for a task at a terminal or without one: its progress, its texts, Ctrl-C, its end.
+
+A task belongs to the hub: whatever happens to this command, it goes on until somebody cancels it.
+"""
+
+import contextlib
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import IO, NoReturn
+
+import click
+
+from bullpen.cli import output
+from bullpen.cli.live_line import LiveLine
+from bullpen.cli.task_progress import Seen, line, see, unsaid
+from bullpen.cli.task_text import EXIT_CANCELLED, exit_code, hint_for, shown_output, verdict
+from bullpen.client import tasks
+from bullpen.client.hub import HubClient
+from bullpen.client.tasks import Event
+from bullpen.errors import BullpenError, Kind
+from bullpen.model.task import Shown
+from bullpen.paths import Home
+
+TICK_SECONDS = 0.1
+LOOK_SECONDS = 2.0  # between looks at what waits for a person
+SETTLE_SECONDS = 2.0  # for the last words of a turn, after the task has come to rest
+QUESTION = "cancel the task, or leave it running? [c/L] "
+
+
+def wait_and_show(
+    hub: HubClient,
+    id: str,
+    *,
+    name: str,
+    streams: bool,
+    as_json: bool,
+    after_run: int = 0,
+    usd: float = 0.0,
+) -> NoReturn:
+    """Until its turn is over; prints what came of it and leaves with its exit code."""
+    waiting = Waiting(hub, id, name, streams=streams, as_json=as_json, usd=usd)
+    seen = waiting.until_over(after_run)
+    task = tasks.get(hub, id)
+    if as_json:
+        shown = task.model_dump(mode="json")
+        output.write(json.dumps({"event": "end", **shown})) if streams else output.write_json(shown)
+    else:
+        _show(task, unsaid(seen, task.output) if streams else task.output or "")
+    raise click.exceptions.Exit(exit_code(task))
+
+
+def say(text: str) -> None:
+    """A line on standard error, for a person only."""
+    sys.stderr.write(output.printable(text) + "\n")
+
+
+def leave(text: str) -> NoReturn:
+    """This command ends, the task does not."""
+    say(text)
+    raise click.exceptions.Exit(EXIT_CANCELLED)
+
+
+def write_text(text: str) -> None:
+    """What a model wrote, on standard output."""
+    shown = shown_output(text, sys.stdout.isatty())
+    sys.stdout.write(shown.encode("utf-8", "backslashreplace").decode())
+    sys.stdout.flush()
+
+
+def _show(task: Shown, text: str) -> None:
+    write_text(text)
+    for warning in task.warnings:
+        say(f"warning: {warning}")
+    if task.error is not None:
+        output.write_error(f"{task.error.type}: {task.error.message}", hint_for(task, task.error))
+    say(verdict(task))
+
+
+class Waiting:
+    """One task that is waited for."""
+
+    def __init__(
+        self, hub: HubClient, id: str, name: str, *, streams: bool, as_json: bool, usd: float
+    ) -> None:
+        self._hub = hub
+        self._id = id
+        self._name = name
+        self._streams = streams
+        self._as_json = as_json
+        self._line = LiveLine()
+        self._seen = Seen(usd=usd)
+        self._began = time.monotonic()
+        self._rested = 0.0  # when it was first seen at rest
+        self._is_cancelled = False
+
+    def until_over(self, after_run: int) -> Seen:
+        """What was seen until the turn was over; a person may end the waiting before."""
+        feed = _Feed(self._hub, self._id, after_run)
+        try:
+            while not self._is_turn_over():
+                try:
+                    event = feed.next(TICK_SECONDS)
+                    if event is not None:
+                        self._take(event)
+                    self._draw()
+                except KeyboardInterrupt:
+                    self._line.wipe()
+                    self._interrupted()
+        finally:
+            self._line.wipe()
+        return self._seen
+
+    def _is_turn_over(self) -> bool:
+        if self._seen.is_over:
+            return True
+        if self._seen.state != "idle":
+            self._rested = 0.0
+            return False
+        self._rested = self._rested or time.monotonic()
+        return self._seen.is_answered or time.monotonic() - self._rested > SETTLE_SECONDS
+
+    def _take(self, event: Event) -> None:
+        self._seen = see(self._seen, event)
+        if event.name == "approval" and self._seen.approval:
+            self._line.wipe()
+            say(
+                f"{self._name} waits for you ({event.data['tool']})"
+                f" · bullpen approvals · bullpen approve {self._seen.approval}"
+            )
+        if not self._streams or event.name == "end":
+            return
+        if self._as_json:
+            output.write(json.dumps({"event": event.name, **event.data}))
+            sys.stdout.flush()
+        elif event.name == "text":
+            self._line.wipe()
+            write_text(str(event.data.get("text", "")))
+
+    def _draw(self) -> None:
+        if self._line.is_shown:
+            seconds = time.monotonic() - self._began
+            self._line.draw(line(self._seen, self._name, seconds, self._line.columns))
+
+    # ── Ctrl-C ──
+
+    def _interrupted(self) -> None:
+        """Returns if the task is to be waited for all the same."""
+        id = self._id
+        if self._is_cancelled:
+            leave(f"task {id} is being cancelled · bullpen task show {id}")
+        if not _wants_cancel():
+            leave(f"task {id} goes on · bullpen task show {id} · bullpen task cancel {id}")
+        self._is_cancelled = True
+        try:
+            self._hub.post("task", id, "cancel", again=True)
+        except BullpenError as error:
+            if error.kind is not Kind.CONFLICT:
+                raise
+            # It was over before the answer: what came of it is shown.
+
+
+def _wants_cancel() -> bool:
+    """What the person says; without one at a terminal, without an answer, or at a second Ctrl-C
+    nothing is cancelled."""
+    with _terminal() as terminal:
+        if terminal is None:
+            return False
+        try:
+            sys.stderr.write(QUESTION)
+            sys.stderr.flush()
+            return terminal.readline().strip().lower() in ("c", "cancel")
+        except KeyboardInterrupt:
+            sys.stderr.write("\n")
+            return False
+
+
+@contextlib.contextmanager
+def _terminal() -> Iterator[IO[str] | None]:
+    """The person's, if one looks at what we write; standard input may be the prompt's."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    try:
+        descriptor = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        yield None
+        return
+    with open(descriptor, encoding="utf-8", errors="replace") as terminal:  # noqa: PTH123
+        # In the background a read would stop us.
+        yield terminal if os.tcgetpgrp(descriptor) == os.getpgrp() else None
+
+
+class _Feed:
+    """The events of a task, read beside, so that the line can be drawn meanwhile."""
+
+    def __init__(self, hub: HubClient, id: str, after_run: int) -> None:
+        self._events: queue.SimpleQueue[Event | Exception] = queue.SimpleQueue()
+        # They end with the command, in whatever call they are.
+        threading.Thread(target=self._read, args=(hub, id, after_run), daemon=True).start()
+        threading.Thread(target=self._look, args=(hub.home, id), daemon=True).start()
+
+    def next(self, seconds: float) -> Event | None:
+        """The next one, None if there is none yet; raises what went wrong."""
+        try:
+            found = self._events.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _read(self, hub: HubClient, id: str, after_run: int) -> None:
+        try:
+            for event in tasks.follow(hub, id):
+                if not event.run or event.run > after_run:
+                    self._events.put(event)
+        except Exception as error:  # noqa: BLE001 - top of the thread; who waits gets it
+            self._events.put(error)
+
+    def _look(self, home: Home, id: str) -> None:
+        """A run that waits for a person says nothing of it: the inbox does. Starts no hub."""
+        hub, before = HubClient(home, start=False), 0
+        while True:
+            time.sleep(LOOK_SECONDS)
+            try:
+                agent = tasks.get(hub, id).agent
+                waiting = hub.get("approvals")["approvals"]
+            except BullpenError:
+                continue
+            mine = [one for one in waiting if one["agent"] == agent]
+            number = mine[0]["id"] if mine else 0
+            if number != before:
+                before = number
+                tool = mine[0]["tool"] if mine else ""
+                self._events.put(Event("approval", {"id": number, "tool": tool}))

@@ -1,0 +1,139 @@
+"""The way out of a sandbox without network: CONNECT to the model's API, and to nothing else.
+
+One socket per agent, `<session>/api/tunnel.sock`, beside its door to the hub. It speaks as much
+HTTP as a proxy has to before it passes bytes on, which it does not look at. What an agent may reach
+is decided when it is started, by its engine, never by what it asks for.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Coroutine
+from typing import Any
+
+from bullpen.hub.doors import BACKLOG, listen, unlink
+from bullpen.paths import Home
+
+log = logging.getLogger("bullpen.hub")
+
+SOCKET = "tunnel.sock"
+HEAD_BYTES = 1 << 14
+HEAD_SECONDS = 20.0
+CONNECT_SECONDS = 20.0
+PIECE_BYTES = 1 << 16
+MOST_CONNECTIONS = 256
+REQUEST = re.compile(rb"CONNECT ([!-~]{1,300}) HTTP/1\.[01]\r\n(?:[^\r\n]{0,4096}\r\n){0,64}\r\n")
+
+
+class Tunnels:
+    """All that are open; lives on one event loop."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._open: dict[str, tuple[frozenset[str], asyncio.AbstractServer]] = {}
+        self._connections: dict[str, set[asyncio.Task[None]]] = {}
+
+    async def open(self, name: str, hosts: tuple[str, ...]) -> None:
+        """Let that agent reach these (`host:port`), and no others any more."""
+        found = self._open.get(name)
+        if found is not None and found[0] == frozenset(hosts):
+            return
+        self.close(name)
+        if not hosts:
+            return
+        listener = await asyncio.to_thread(listen, self._home.session(name), SOCKET)
+        allowed = frozenset(hosts)
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._begin(name, _serve(reader, writer, allowed, name), writer)
+
+        server = await asyncio.start_unix_server(
+            connected, sock=listener, limit=HEAD_BYTES, backlog=BACKLOG
+        )
+        self._open[name] = (allowed, server)
+
+    def close(self, name: str) -> None:
+        """Nobody comes through any more, and who is in there is cut off."""
+        found = self._open.pop(name, None)
+        if found is None:
+            return
+        found[1].close()
+        for task in self._connections.pop(name, set()):
+            task.cancel()
+        unlink(self._home.session(name), SOCKET)
+
+    def leave(self) -> None:
+        """The hub stops."""
+        for _, server in self._open.values():
+            server.close()
+        for tasks in self._connections.values():
+            for task in tasks:
+                task.cancel()
+
+    def _begin(
+        self, name: str, work: Coroutine[Any, Any, None], writer: asyncio.StreamWriter
+    ) -> None:
+        tasks = self._connections.setdefault(name, set())
+        if len(tasks) >= MOST_CONNECTIONS:
+            work.close()
+            writer.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+
+async def _serve(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, allowed: frozenset[str], name: str
+) -> None:
+    try:
+        async with asyncio.timeout(HEAD_SECONDS):
+            head = await reader.readuntil(b"\r\n\r\n")
+        found = REQUEST.fullmatch(head)
+        if found is None:
+            await _answer(writer, "405 Method Not Allowed", "only CONNECT leads out of here")
+            return
+        target = found[1].decode("ascii")
+        if target.lower() not in allowed:
+            log.warning("a sandbox asked for a host", extra={"agent": name, "host": target})
+            await _answer(writer, "403 Forbidden", f"{target} is not to be reached from here")
+            return
+        await _pass_on(reader, writer, target)
+    except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+        return
+    finally:
+        writer.close()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str) -> None:
+    host, _, port = target.rpartition(":")
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            far_reader, far_writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except (OSError, TimeoutError) as error:
+        await _answer(writer, "502 Bad Gateway", f"{target}: {error or 'no answer'}")
+        return
+    try:
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_copy(reader, far_writer))
+            group.create_task(_copy(far_reader, writer))
+    finally:
+        far_writer.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while piece := await reader.read(PIECE_BYTES):
+            writer.write(piece)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+
+async def _answer(writer: asyncio.StreamWriter, status: str, text: str) -> None:
+    body = text.encode("ascii", "replace") + b"\n"
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    writer.write(head.encode() + body)
+    await writer.drain()

@@ -1,0 +1,150 @@
+"""What was done in a checkout since a commit: commits, and the difference of its files.
+
+Only looks: neither the index nor the repository changes. Who works in a checkout may have written
+anything into it, so git is told where its directories are, by somebody who looked before; it runs
+nothing that the tree names, and what it says is cut off where it becomes too much.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bullpen import proc
+from bullpen.worktrees.errors import Code, WorktreeError, reported
+from bullpen.worktrees.git import SAFE, Checkout, Repository, git, open_repository, scrubbed
+
+MOST_COMMITS = 200
+MOST_DIFF_BYTES = 1 << 20
+SECONDS = 60.0
+PIECE_BYTES = 1 << 16
+# A larger file is not looked into: it has changed, and that is all that is said of it.
+CALM = ("-c", "core.bigFileThreshold=1m", "-c", "core.safecrlf=false", "-c", "log.showSignature=0")
+DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
+CUT = "\n… the rest is left out\n"
+
+
+@dataclass(frozen=True)
+class Since:
+    """`commits` are lines of an abbreviated id and a subject, the oldest first."""
+
+    commits: tuple[str, ...]
+    diff: str
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A directory that is a checkout, as git may be asked about it without believing what an
+    agent may have written into it since."""
+
+    repo: Repository
+    root: Path
+
+    @property
+    def checkout(self) -> Checkout:
+        return Checkout(self.root, self.repo.git_dir)
+
+    @property
+    def is_main(self) -> bool:
+        """Not a linked worktree: its git directory lies in it."""
+        return self.repo.git_dir == self.repo.common_dir
+
+
+def look_at(directory: Path) -> Looked | None:
+    """The checkout that begins at that directory; None if none does. Before an agent works there:
+    afterwards its `.git` may be a planted one, and lead to another's repository."""
+    if not (directory / ".git").exists():
+        return None
+    with contextlib.suppress(WorktreeError):
+        repo = open_repository(directory)
+        found = Looked(repo, directory.resolve())
+        if repo.root == found.root and (found.is_main or _is_linked(repo, found.root)):
+            return found
+    return None
+
+
+def _is_linked(repo: Repository, root: Path) -> bool:
+    """Whether the repository knows of that worktree, too: a `.git` file alone proves nothing."""
+    try:
+        text = os.fsdecode((repo.git_dir / "gitdir").read_bytes()).strip()
+    except OSError:
+        return False
+    back = Path(os.path.normpath(repo.git_dir / text))  # relative in some repositories
+    return back.name == ".git" and back.parent.resolve() == root
+
+
+def head_of(looked: Looked) -> str:
+    """The commit it is at; empty before the first."""
+    done = git(
+        looked.repo, "rev-parse", "-q", "--verify", "HEAD", at=looked.checkout, accept=(0, 1, 128)
+    )
+    return done.text.strip() if done.code == 0 else ""
+
+
+def since(looked: Looked, base: str) -> Since:
+    """Commits and differences, new files that are not ignored among them."""
+    log = git(
+        looked.repo,
+        *CALM,
+        *("log", "-z", "--reverse", f"--max-count={MOST_COMMITS}", "--format=%h %s"),
+        f"{base}..HEAD",
+        at=looked.checkout,
+        timeout=SECONDS,
+    )
+    commits = tuple(_plain(line) for line in log.out.split(b"\0") if line)
+    with tempfile.TemporaryDirectory(prefix="bullpen-") as place:
+        # A second index, so that new files can be named in it without touching the agent's own.
+        index = Path(place) / "index"
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(looked.checkout.admin / "index", index)
+        env = {"GIT_INDEX_FILE": os.fspath(index)}
+        add = ("add", "-A", "-N", "--ignore-errors", "--", ".")
+        git(looked.repo, *CALM, *add, at=looked.checkout, env=env, timeout=SECONDS, accept=(0, 1))
+        diff = _first_of(looked, (*CALM, *DIFF, base), env)
+    return Since(commits, diff)
+
+
+def _plain(line: bytes) -> str:
+    """A commit's subject may hold any bytes, keys of a terminal among them."""
+    text = line.decode("utf-8", "replace")
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _first_of(looked: Looked, words: tuple[str, ...], env: Mapping[str, str]) -> str:
+    """What git says, up to a limit; it is ended there."""
+    place = {
+        "GIT_DIR": str(looked.repo.git_dir),
+        "GIT_COMMON_DIR": str(looked.repo.common_dir),
+        "GIT_WORK_TREE": str(looked.root),
+    }
+    ours, theirs = os.pipe()
+    found = bytearray()
+    reading = threading.Thread(target=_read, args=(ours, found))
+    reading.start()
+    try:
+        with os.fdopen(theirs, "wb") as output, reported("cannot run git"):
+            done = proc.run(
+                ["git", *SAFE, *words],
+                cwd=looked.root,
+                env={**scrubbed(os.environ), **place, **env},
+                timeout=SECONDS,
+                output=output,
+            )
+    finally:
+        reading.join()
+    text = found[:MOST_DIFF_BYTES].decode("utf-8", "backslashreplace")
+    if len(found) > MOST_DIFF_BYTES:
+        return text + CUT
+    if done.code:
+        raise WorktreeError(Code.GIT_FAILED, f"git diff failed: {text[-500:]}")
+    return text
+
+
+def _read(descriptor: int, found: bytearray) -> None:
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        while len(found) <= MOST_DIFF_BYTES and (piece := file.read(PIECE_BYTES)):
+            found += piece

@@ -1,0 +1,118 @@
+"""The way out of a sandbox without network: where it leads to, and nowhere else."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bullpen.hub.tunnels import Tunnels
+from bullpen.paths import Home, make_directories
+
+SECONDS = 10.0
+
+
+@pytest.fixture
+def far() -> Iterator[tuple[str, list[bytes]]]:
+    """A server that answers everything with `pong`: its address, and what it was told."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        heard.append(connection.recv(1 << 16))
+                        connection.sendall(b"pong")
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}", heard
+
+
+class Way:
+    """A tunnel, and a client in the sandbox's place."""
+
+    def __init__(self, root: Path, hosts: tuple[str, ...]) -> None:
+        root.mkdir(exist_ok=True)
+        make_directories(root)
+        self.home = Home(root)
+        (self.home.session("amy") / "api").mkdir(parents=True)
+        self.hosts = hosts
+
+    async def _ask(self, *pieces: bytes) -> bytes:
+        tunnels = Tunnels(self.home)
+        await tunnels.open("amy", self.hosts)
+        path = self.home.session("amy") / "api" / "tunnel.sock"
+        async with asyncio.timeout(SECONDS):
+            reader, writer = await asyncio.open_unix_connection(str(path))
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+            writer.write_eof()
+            answer = await reader.read()
+        writer.close()
+        tunnels.leave()
+        return answer
+
+    def ask(self, *pieces: bytes) -> bytes:
+        return asyncio.run(self._ask(*pieces))
+
+
+def connect(target: str) -> bytes:
+    return f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode()
+
+
+def test_x2_it_leads_to_the_models_api(tmp_path: Path, far: tuple[str, list[bytes]]) -> None:
+    target, heard = far
+    answer = Way(tmp_path, (target,)).ask(connect(target) + b"ping")
+    assert answer == b"HTTP/1.1 200 Connection established\r\n\r\npong"
+    assert heard == [b"ping"]
+
+
+def test_x2_bytes_in_pieces_arrive_whole(tmp_path: Path, far: tuple[str, list[bytes]]) -> None:
+    target, heard = far
+    head = connect(target)
+    answer = Way(tmp_path, (target,)).ask(head[:9], head[9:])
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert heard == [b""]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(connect, id="another host"),
+        pytest.param(lambda target: connect(f"{target}/../"), id="a path behind it"),
+        pytest.param(lambda target: connect(target.replace("127.0.0.1", "127.1")), id="by a pun"),
+        pytest.param(lambda target: f"GET http://{target}/ HTTP/1.1\r\n\r\n".encode(), id="GET"),
+        pytest.param(
+            lambda target: f"CONNECT allowed:443\r\nCONNECT {target} HTTP/1.1\r\n\r\n".encode(),
+            id="two requests",
+        ),
+        pytest.param(lambda _target: b"\r\n\r\n", id="nothing"),
+        pytest.param(lambda _target: b"\0" * 500 + b"\r\n\r\n", id="rubbish"),
+        pytest.param(lambda _target: b"x" * (1 << 17), id="no end"),
+    ],
+)
+def test_x5_and_nowhere_else(tmp_path: Path, far: tuple[str, list[bytes]], asked) -> None:  # type: ignore[no-untyped-def]
+    target, heard = far
+    with contextlib.suppress(ConnectionError):
+        answer = Way(tmp_path, ("allowed:443",)).ask(asked(target))
+        assert not answer.startswith(b"HTTP/1.1 200"), answer
+    assert heard == []
+
+
+def test_x5_the_agent_cannot_put_something_in_its_place(tmp_path: Path) -> None:
+    """Its directory is writable for it: a link there must not lead the hub elsewhere."""
+    way = Way(tmp_path / "home", ("allowed:443",))
+    api = way.home.session("amy") / "api"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    api.rmdir()
+    api.symlink_to(elsewhere)
+    with pytest.raises(OSError):
+        way.ask(connect("allowed:443"))
+    assert list(elsewhere.iterdir()) == []

@@ -1,0 +1,89 @@
+"""A team of counting programs that take tasks: what their journal and the database say of them."""
+
+import contextlib
+import json
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bullpen.errors import BullpenError, Kind
+from tests.conftest import wait_until
+from tests.engines.team import Team
+from tests.holder.conftest import alive
+from tests.hub.conftest import kill
+from tests.tasks.counting import PROMPT, Journal
+from tests.tasks.desk import ROOT, Desk
+
+FINAL = ("completed", "failed", "cancelled")
+NOT_DRIVEN = "a task could not be driven"
+
+
+class Counting(Desk):
+    """A desk whose agents are the counting program."""
+
+    def __init__(self, team: Team, directory: Path) -> None:
+        super().__init__(team)
+        self.journal = Journal(directory / "journal")
+        self.killed: set[str] = set()  # what a test killed leaves its locks behind
+        program = self.journal.program(directory / "counting")
+        self.pen.env["BULLPEN_CLAUDE_BIN"] = str(program)
+
+    def counter(self, name: str, role: str, *, walls: bool = False, **file: Any) -> str:
+        """An agent; a config directory of its own, so that none waits for another's lock."""
+        box = {"enabled": walls, "read_write_paths": [str(self.journal.directory)]}
+        box["read_only_paths"] = [str(ROOT), str(self.journal.directory.parent)]
+        self.team.role(role, sandbox=box, claude_config_dir="session")
+        (self.pen.root / "agents" / f"{name}.yaml").write_text(json.dumps({"role": role, **file}))
+        body = {"kind": "headless", "name": name, "cwd": "/", "env": self.pen.env}
+        self.pen.client().post("agents", body=body)
+        return name
+
+    def finals(self) -> Counter[str]:
+        """How many times each task came to an end, as the event log has it."""
+        events = self.pen.events("", "task.state")
+        return Counter(event["task"] for event in events if event["state"] in FINAL)
+
+    def states(self) -> Counter[str]:
+        """How many tasks are in each state, on disk."""
+        path = self.pen.root / "state.db"
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            return Counter(row[0] for row in database.execute("SELECT state FROM tasks"))
+
+    def kill_holder(self, task: str, run: int) -> None:
+        """Of that run, with -9; its program goes with it."""
+        found = self.task(task)
+        place = self.pen.session(found["agent"]) / "tasks" / task / str(run)
+        record = json.loads((place / "holder.json").read_text())
+        self.killed |= set(PROMPT.findall(found["prompt"])[-1])
+        kill(record["pid"])
+        wait_until(lambda: not alive(record["child"]))
+
+    def assert_tidy(self) -> None:
+        """Nothing of any task is held any more."""
+        kept = self.pen.root / "task-env"
+        wait_until(lambda: not kept.is_dir() or not list(kept.iterdir()))
+        wait_until(lambda: self.pen.client().get("tasks")["tasks"] == [])
+        for name, agent in self.pen.agents().items():
+            if agent["running"]:
+                self.wait_ready(name)
+        assert self.pen.logged(NOT_DRIVEN) == []
+        odd = self.journal.lines("overlap", "stale")
+        assert [
+            line for line in odd if (line.what, line.name in self.killed) != ("stale", True)
+        ] == []
+        assert self.journal.overlapping() == []
+        assert list(self.journal.directory.glob("*.lock")) == []
+
+
+def patiently(ask: Callable[[], Any], seconds: float = 80.0) -> Any:
+    """Ask until there is an answer: a hub that is away, or an agent that is starting, is none."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return ask()
+        except BullpenError as error:
+            if error.kind is not Kind.UNAVAILABLE or time.monotonic() > deadline:
+                raise

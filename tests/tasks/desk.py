@@ -1,0 +1,170 @@
+"""A team whose agents take tasks, and the tasks as a caller of the API sees them.
+
+desk.agent("amy")                        # started, ready; behind walls unless told otherwise
+task = desk.give("amy", "[[say hi]]")
+assert desk.over(task)["output"] == "hi"
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import wait_until
+from tests.engines.team import Team
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 60.0
+
+
+class Desk:
+    """See the module."""
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+        self.pen = team.pen
+
+    def agent(
+        self,
+        name: str = "amy",
+        *,
+        walls: bool = True,
+        role: dict[str, Any] | None = None,
+        **file: Any,
+    ) -> str:
+        """An agent with a file of its own and a role of the same name; ready for tasks."""
+        fields = dict(role or {})
+        box = {"enabled": walls, **fields.pop("sandbox", {})}
+        # The stand-in and its Python are installed where the tests are.
+        box.setdefault("read_only_paths", [str(ROOT), str(self.team.claude.program.parent)])
+        self.team.role(name, **{"sandbox": box, **fields})
+        path = self.pen.root / "agents" / f"{name}.yaml"
+        path.write_text(json.dumps({"role": name, **file}))
+        self.start(name)
+        return name
+
+    def start(self, name: str) -> None:
+        body = {"kind": "headless", "name": name, "cwd": "/", "env": self.pen.env}
+        self.pen.client().post("agents", body=body)
+        self.wait_ready(name)
+
+    def wait_ready(self, name: str) -> None:
+        wait_until(lambda: self.status(name)["state"] != "starting", SECONDS)
+        assert self.status(name)["state"] in ("idle", "working"), self.status(name)
+
+    def status(self, name: str) -> dict[str, Any]:
+        return self.pen.client().get("agents", name, "status")
+
+    def give(self, name: str, prompt: str, **fields: Any) -> str:
+        """The id of the task."""
+        body = {"prompt": prompt, **fields}
+        again = "request" in fields
+        found = self.pen.client().post("agents", name, "task", body=body, again=again)
+        return str(found["task_id"])
+
+    def offer(self, prompt: str, **fields: Any) -> str:
+        """Into the queue; the id of the task."""
+        body = {"prompt": prompt, **fields}
+        return str(self.pen.client().post("tasks", body=body, again="request" in fields)["task_id"])
+
+    def cancel(self, id: str) -> dict[str, Any]:
+        return self.pen.client().post("task", id, "cancel")
+
+    def go_on(self, id: str, prompt: str) -> dict[str, Any]:
+        return self.pen.client().post("task", id, "continue", body={"prompt": prompt})
+
+    def end(self, id: str) -> dict[str, Any]:
+        return self.pen.client().post("task", id, "end")
+
+    def run_directory(self, id: str, number: int = 1) -> Path:
+        return next(self.pen.root.glob(f"sessions/*/tasks/{id}/{number}"))
+
+    def wait_said(self, id: str, number: int = 1) -> None:
+        """Until that run has written something."""
+        pattern = f"sessions/*/tasks/{id}/{number}/output.log"
+        wait_until(lambda: any(path.stat().st_size for path in self.pen.root.glob(pattern)))
+
+    def prompt_of(self, id: str, number: int = 1) -> str:
+        """What the engine was told in that run."""
+        line = json.loads((self.run_directory(id, number) / "prompt.json").read_text())
+        return str(line["message"]["content"])
+
+    def program(self, code: str) -> None:
+        """Agents that start from now on run this in place of Claude Code. It is Python; `say` and
+        `result` write what Claude Code would, `prompt` is what it was told."""
+        path = self.pen.root.parent / "program"
+        path.write_text(PROGRAM.format(python=PYTHON, code=code))
+        path.chmod(0o755)
+        self.pen.env["BULLPEN_CLAUDE_BIN"] = str(path)
+
+    def ask(self, method: str, target: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+        """Nothing tried twice: status and JSON."""
+        return self.pen.ask(method, target, body)
+
+    def task(self, id: str) -> dict[str, Any]:
+        return self.pen.client().get("task", id)
+
+    def wait(self, id: str, *states: str, seconds: float = SECONDS) -> dict[str, Any]:
+        """Until it is in one of these states."""
+        found: dict[str, Any] = {}
+
+        def reached() -> bool:
+            found.update(self.task(id))
+            return found["state"] in states
+
+        try:
+            wait_until(reached, seconds)
+        except AssertionError as error:
+            shown = json.dumps(found, indent=1)
+            raise AssertionError(f"not {states}\n{shown}\n{self.debug(id)}") from error
+        return found
+
+    def over(self, id: str, seconds: float = SECONDS) -> dict[str, Any]:
+        return self.wait(id, "completed", "failed", "cancelled", seconds=seconds)
+
+    def done(self, id: str) -> dict[str, Any]:
+        """Over, and well."""
+        found = self.over(id)
+        assert found["state"] == "completed", (json.dumps(found, indent=1), self.debug(id))
+        return found
+
+    def debug(self, id: str) -> str:
+        shown = self.pen.client().get("task", id, "debug")
+        return "\n".join(
+            f"{run['stdout'][-3000:]}\n{run['stderr'][-2000:]}" for run in shown["runs"]
+        )
+
+    def moves(self, id: str) -> list[str]:
+        """The states it went through, as the event log has them."""
+        events = self.pen.events("", "task.state")
+        return [event["state"] for event in events if event["task"] == id]
+
+
+PYTHON = os.path.realpath(sys.executable)
+PROGRAM = """#!{python} -IS
+import json, os, signal, sys, time
+if "--version" in sys.argv:
+    print("2.1.325 (Claude Code)")
+    sys.exit()
+for flag in ("--session-id", "--resume"):
+    if flag in sys.argv:
+        conversation = sys.argv[sys.argv.index(flag) + 1]
+prompt = json.loads(sys.stdin.readline())["message"]["content"]
+
+def write(**fields):
+    sys.stdout.write(json.dumps({{"session_id": conversation, **fields}}) + "\\n")
+    sys.stdout.flush()
+
+def say(text, id="", tokens=1):
+    usage = {{"input_tokens": tokens, "output_tokens": tokens}}
+    content = [{{"type": "text", "text": text}}]
+    write(type="assistant", message={{"id": id, "content": content, "usage": usage}})
+
+def result(text, **fields):
+    fields = {{"is_error": False, "terminal_reason": "completed", **fields}}
+    write(type="result", subtype="success", result=text, **fields)
+
+write(type="system", subtype="init")
+{code}
+"""

@@ -1,0 +1,637 @@
+"""Agents that take tasks, as components: how they start, what their files do, how they leave."""
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullpen.errors import BullpenError
+from bullpen.hub.seats import merge_variables
+from tests.conftest import wait_until
+from tests.hub.conftest import kill, together
+from tests.tasks.office import OVER, Office, made_office, running
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    with made_office(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    """For tests that leave the hub alone, each with agents of its own."""
+    with made_office(tmp_path_factory.mktemp("office")) as made:
+        yield made
+
+
+def wrapper(office: Office, lines: str, name: str = "wrapped") -> Path:
+    """The stand-in behind some lines of shell."""
+    path = office.claude.root / name
+    path.write_text(f'#!/bin/sh\n{lines}\nexec {shlex.quote(str(office.claude.program))} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def slow_version(office: Office, gate: Path) -> dict[str, str]:
+    """An environment whose engine says its version only when the file is there."""
+    wait = f"while [ ! -e {shlex.quote(str(gate))} ]; do sleep 0.02; done"
+    program = wrapper(office, f'if [ "$1" = --version ]; then {wait}; fi')
+    return {**office.pen.env, "BULLPEN_CLAUDE_BIN": str(program)}
+
+
+# ── stages ──
+
+
+def test_c3_an_agent_starts_in_stages(office: Office, tmp_path: Path) -> None:
+    gate, port = tmp_path / "gate", office.free_port()
+    office.write_file("amy", port=port)
+    status, _ = office.launch("amy", env=slow_version(office, gate))
+    assert status == 201
+    side = office.seated("amy", port).at_port  # bound at once
+    assert side.state() == "starting"
+    assert side.ask("GET", "/status", token="").json["state"] == "starting"
+    answer = side.ask("POST", "/task", {"prompt": "[[say hi]]"})
+    assert (answer.status, answer.json["error"]) == (503, "starting")
+    assert answer.json["details"]["retryable"] is True
+    queued = office.pen.client().post("tasks", body={"prompt": "[[say from the queue]]"})
+    assert office.task(queued["task_id"])["state"] == "queued"
+    gate.touch()
+    assert office.done(queued["task_id"])["output"] == "from the queue"
+    side.wait_state("idle")
+    assert side.wait(side.give("[[say hi]]"), *OVER)["output"] == "hi"
+
+
+def test_c3_a_hub_that_leaves_does_not_wait_for_an_engine(office: Office, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    office.write_file("amy")
+    office.launch("amy", env=slow_version(office, gate))
+    assert office.status("amy")["state"] == "starting"
+    try:
+        os.kill(office.pen.pid, signal.SIGTERM)
+        wait_until(lambda: not office.pen.hub_pids(), 15)
+    finally:
+        gate.touch()
+    office.pen.start()
+    office.wait_ready("amy")  # asked anew
+
+
+ENGINES = {
+    "missing": (None, "no such"),
+    "old": ("echo 1.0.3; exit 0", "1.0.3 is too old"),
+    "failing": ("echo broken >&2; exit 3", "broken"),
+    "silent": ("exit 0", "--version failed"),
+}
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_c3_an_engine_that_does_not_serve_is_an_error(shared: Office, kind: str) -> None:
+    lines, reason = ENGINES[kind]
+    program = str(wrapper(shared, lines, f"engine-{kind}") if lines else "/nonexistent/claude")
+    shared.write_file(kind)
+    env = {**shared.pen.env, "BULLPEN_CLAUDE_BIN": program}
+    assert shared.launch(kind, env=env)[0] == 201
+    wait_until(lambda: shared.status(kind)["state"] != "starting")
+    found = shared.status(kind)
+    assert found["state"] == "error"
+    entry = found["log"][-1]
+    assert entry["level"] == "error"
+    assert reason in entry["message"] or kind == "missing"
+    status, error = shared.ask("POST", f"/agents/{kind}/task", {"prompt": "x"})
+    assert (status, error["error"], error["details"]["retryable"]) == (503, "unavailable", False)
+    assert entry["message"] in error["message"]
+    # It still leaves in order.
+    assert shared.ask("POST", f"/agents/{kind}/shutdown")[0] == 202
+    wait_until(lambda: not running(shared, kind))
+
+
+def test_c3_a_program_that_is_none_is_an_error(shared: Office) -> None:
+    path = shared.claude.root / "no-program"
+    path.write_bytes(b"\x7fELF nothing")
+    path.chmod(0o755)
+    shared.write_file("nora")
+    assert shared.launch("nora", env={**shared.pen.env, "BULLPEN_CLAUDE_BIN": str(path)})[0] == 201
+    wait_until(lambda: shared.status("nora")["state"] == "error")
+    shared.pen.stop("nora")
+
+
+def test_c3_the_engine_is_looked_for_as_tasks_find_it(shared: Office) -> None:
+    """Variables of the role and of the file are the engine's, too."""
+    env = {"BULLPEN_CLAUDE_BIN": str(shared.claude.program)}
+    shared.write_file("vera", env=env)
+    nothing = {**shared.pen.env, "BULLPEN_CLAUDE_BIN": "/nonexistent/claude"}
+    assert shared.launch("vera", env=nothing)[0] == 201
+    shared.wait_ready("vera")
+    assert shared.done(shared.give("vera", "[[say hi]]"))["output"] == "hi"
+
+
+def surroundings(office: Office, name: str) -> set[str]:
+    """Everything in the home that bears the agent's name, but for its file."""
+    found = office.pen.root.rglob(f"*{name}*")
+    return {str(path.relative_to(office.pen.root)) for path in found} - {f"agents/{name}.yaml"}
+
+
+def test_c3_a_wrong_file_is_told_as_a_whole_before_anything_happens(shared: Office) -> None:
+    port = shared.free_port()
+    shared.write_file("zoe", port=port, claude={"timeout": "soon"}, prot=1, log_level="loud")
+    status, error = shared.launch("zoe")
+    assert (status, error["error"]) == (400, "validation_error")
+    text = json.dumps(error)
+    assert [word for word in ("claude.timeout", "prot", "log_level") if word not in text] == []
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 5)
+    assert "zoe" not in shared.pen.agents()
+    assert surroundings(shared, "zoe") == {"roles/zoe.yaml"}
+
+
+def test_c3_a_port_in_use_names_its_owner_and_leaves_nothing(shared: Office) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        shared.write_file("yves", port=taken.getsockname()[1])
+        status, error = shared.launch("yves")
+        assert status == 503
+        assert f"pid {os.getpid()}" in error["message"]
+        assert "yves" not in shared.pen.agents()
+        assert surroundings(shared, "yves") == {"roles/yves.yaml"}
+    shared.write_file("yves", port=shared.free_port())
+    shared.start("yves")
+    shared.pen.stop("yves")
+
+
+def test_c3_a_port_that_is_lost_while_the_hub_is_away_is_an_error(office: Office) -> None:
+    amy = office.seat("amy")
+    office.pen.kill_hub()
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", amy.at_port.port))
+        taken.listen()
+        office.pen.start()
+        found = office.status("amy")
+        assert found["state"] == "error"
+        assert f"pid {os.getpid()}" in found["log"][-1]["message"]
+    office.pen.client().post("agents", "amy", "restart")
+    office.wait_ready("amy")
+    assert amy.at_port.state() == "idle"
+
+
+# ── the log ──
+
+
+def test_c1_the_log_tells_of_life_and_not_of_work(shared: Office) -> None:
+    shared.agent("lena", walls=False, log_level="debug")
+    prompt, answer = "Pr0mpt-words", "M0del-words"
+    task = shared.give("lena", f"{prompt} [[say {answer}]]")
+    shared.done(task)
+    failed = shared.give("lena", f"{prompt} [[say {answer} ; status 401]]")
+    shared.over(failed)
+    wait_until(lambda: shared.status("lena")["state"] == "idle")
+    log = shared.status("lena")["log"]
+    said = [(entry["message"], entry.get("task")) for entry in log]
+    assert ("a task is completed", task) in said
+    assert ("a task is failed", failed) in said
+    for text in (json.dumps(log), (shared.pen.root / "logs" / "hub.log").read_text()):
+        assert prompt not in text
+        assert answer not in text
+    assert all({"time", "level", "message"} <= set(entry) for entry in log)
+
+
+def test_c4_the_log_is_as_loud_as_the_file_says(shared: Office) -> None:
+    shared.agent("luca", walls=False, log_level="error")
+    shared.done(shared.give("luca", "[[say hi]]"))
+    assert shared.status("luca")["log"] == []
+    config = shared.ask("GET", "/agents/luca/config")[1]["config"]
+    answer = shared.ask("PUT", "/agents/luca/config", {**config, "log_level": "debug"})[1]
+    assert answer["live"] == ["log_level"]
+    wait_until(lambda: shared.status("luca")["state"] == "idle")
+    shared.done(shared.give("luca", "[[say hi]]"))
+    messages = [entry["message"] for entry in shared.status("luca")["log"]]
+    assert "a task is queued" in messages
+
+
+# ── what the keys of the file do ──
+
+
+def test_c4_model_and_turns_are_the_engines(shared: Office) -> None:
+    seen = shared.claude.root / "argv"
+    program = wrapper(shared, f'echo "$@" >>{shlex.quote(str(seen))}', "recorder")
+    shared.write_file("mona", claude={"model": "opus", "max_turns": 7})
+    shared.launch("mona", env={**shared.pen.env, "BULLPEN_CLAUDE_BIN": str(program)})
+    shared.wait_ready("mona")
+    shared.done(shared.give("mona", "[[say hi]]"))
+    last = seen.read_text().splitlines()[-1]
+    assert "--model opus" in last
+    assert "--max-turns 7" in last
+    wait_until(lambda: shared.status("mona")["state"] == "idle")
+    shared.ask("PUT", "/agents/mona/config", {"role": "mona", "claude": {"max_turns": 9}})
+    shared.done(shared.give("mona", "[[say hi]]"))
+    last = seen.read_text().splitlines()[-1]
+    assert "--model sonnet" in last
+    assert "--max-turns 9" in last
+
+
+def test_c4_time_out_directory_and_keeping_open(shared: Office, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    shared.agent(
+        "nils",
+        walls=False,
+        session_dir=str(work),
+        keep_open=True,
+        open_timeout="1s",
+        claude={"timeout": "1s"},
+    )
+    late = shared.over(shared.give("nils", "[[hold nobody]]"))
+    assert late["error"]["type"] == "timeout"
+    wait_until(lambda: shared.status("nils")["state"] == "idle")
+    task = shared.give("nils", "[[say hi]]")
+    found = shared.wait(task, "idle")
+    assert Path(found["directory"]) == work / found["session_id"]
+    assert shared.over(task)["state"] == "completed"  # open for too long
+
+
+def test_c4_variables_of_the_file_are_the_tasks(shared: Office) -> None:
+    shared.agent("olga", walls=False, env={"OLGA_WORD": "w0rd"})
+    prompt = '[[tool Bash {"command": "echo $OLGA_WORD > out"} ; say done]]'
+    found = shared.done(shared.give("olga", prompt))
+    assert (Path(found["directory"]) / "out").read_text() == "w0rd\n"
+
+
+def test_c4_labels_and_role_bring_tasks_from_the_queue(shared: Office) -> None:
+    shared.agent("pia", walls=False, labels={"team": "red"})
+    shared.agent("paul", walls=False, labels={"team": "blue"})
+
+    def offer(**fields: Any) -> str:
+        body = {"prompt": "[[say hi]]", **fields}
+        return str(shared.pen.client().post("tasks", body=body)["task_id"])
+
+    assert shared.done(offer(labels={"team": "blue"}))["agent"] == "paul"
+    assert shared.done(offer(labels={"team": "red"}))["agent"] == "pia"
+    assert shared.done(offer(role="pia"))["agent"] == "pia"
+
+
+def test_c4_the_sandbox_of_the_file_is_laid_over_the_roles(shared: Office) -> None:
+    shared.agent(
+        "quin",
+        role={"sandbox": {"enabled": False, "allow_network": False}},
+        sandbox={"enabled": True},
+    )
+    found = shared.status("quin")
+    assert found["sandbox"]["enabled"] is True
+    assert found["sandbox"]["allow_network"] is False
+    prompt = '[[tool Bash {"command": "ls -A /root /home > out; echo >> out"} ; say done]]'
+    done = shared.done(shared.give("quin", prompt))
+    assert done["state"] == "completed"
+    # Sent back as it was read, it changes nothing: the rest is the role's.
+    config = shared.ask("GET", "/agents/quin/config")[1]["config"]
+    answer = shared.ask("PUT", "/agents/quin/config", config)[1]
+    assert (answer["live"], answer["restart"]) == ([], [])
+    assert shared.status("quin")["sandbox"] == found["sandbox"]
+
+
+def test_c4_autostart_is_with_the_hub(office: Office) -> None:
+    office.write_file("auto", autostart=True)
+    office.write_file("wrong", autostart=True, prot=1)
+    office.write_file("zero", autostart=True, env={"A": "1"})
+    office.write_file("hand")
+    office.pen.kill_hub()
+    office.pen.start()
+    wait_until(lambda: {"auto", "zero"} <= set(office.pen.agents()))
+    office.wait_ready("auto")
+    office.wait_ready("zero")  # what is wrong with another file does not stop it
+    assert not {"hand", "wrong"} & set(office.pen.agents())
+    assert [line["agent"] for line in office.pen.logged("cannot start an agent")] == ["wrong"]
+    assert office.done(office.give("auto", "[[say hi]]"))["output"] == "hi"
+
+
+# ── changing the file ──
+
+
+def put(office: Office, name: str, fields: Any) -> tuple[int, dict[str, Any]]:
+    return office.ask("PUT", f"/agents/{name}/config", fields)
+
+
+def file_of(office: Office, name: str) -> Path:
+    return office.pen.root / "agents" / f"{name}.yaml"
+
+
+def test_c5_what_holds_at_once_and_what_needs_a_start(shared: Office) -> None:
+    rosa = shared.seat("rosa")
+    port = shared.free_port()
+    wanted = {"role": "rosa", "port": port, "labels": {"a": "b"}, "keep_open": True}
+    status, done = put(shared, "rosa", wanted)
+    assert (status, done["live"], done["restart"]) == (200, ["keep_open"], ["port", "labels"])
+    shared.wait(shared.give("rosa", "[[say hi]]"), "idle")
+    assert rosa.at_port.state() == "working"  # still where it was
+    shared.pen.client().post("agents", "rosa", "restart", grace=0)
+    shared.wait_ready("rosa")
+    assert shared.seated("rosa", port).at_port.state() == "idle"
+    with pytest.raises(ConnectionRefusedError):
+        rosa.at_port.state()
+    assert shared.pen.agents()["rosa"]["labels"] == {"a": "b"}
+
+
+def test_c5_a_directory_for_sessions_holds_from_the_next_task_on(
+    shared: Office, tmp_path: Path
+) -> None:
+    shared.agent("rick", walls=False)
+    done = put(shared, "rick", {"role": "rick", "session_dir": str(tmp_path / "new")})[1]
+    assert done["live"] == ["session_dir"]
+    found = shared.done(shared.give("rick", "[[say hi]]"))
+    assert Path(found["directory"]).parent == tmp_path / "new"
+
+
+def test_c5_what_is_wrong_is_listed_and_nothing_is_written(shared: Office) -> None:
+    shared.agent("sara", walls=False, env={"A": "s3cret-value"})
+    before = file_of(shared, "sara").read_bytes()
+    status, error = put(
+        shared, "sara", {"role": "nobody", "claude": {"max_turns": 0}, "labels": 3, "x": 1}
+    )
+    assert (status, error["error"]) == (400, "validation_error")
+    assert [word for word in ("nobody", "max_turns", "labels", "x") if word not in str(error)] == []
+    assert "s3cret" not in json.dumps(error)
+    for odd in ({}, {"role": None}, {"role": "sara", "env": {"A B": "x"}}, {"role": "../sara"}):
+        assert put(shared, "sara", odd)[0] == 400
+    for odd in ({"role": "sara", "env": "x"}, {"role": "sara", "env": [1]}, {"role": "\ud800"}):
+        assert put(shared, "sara", odd)[0] == 400
+    for odd in ([], None, "x", 3):
+        assert put(shared, "sara", odd)[0] == 400
+    assert file_of(shared, "sara").read_bytes() == before
+    assert list(file_of(shared, "sara").parent.glob("*sara*")) == [file_of(shared, "sara")]
+
+
+def test_c5_variables_are_never_shown_and_never_lost(shared: Office) -> None:
+    shared.agent("tina", walls=False, env={"A": "v4lue-a", "B": "v4lue-b"})
+
+    def kept() -> dict[str, str]:
+        found: dict[str, str] = json.loads(file_of(shared, "tina").read_text())["env"]
+        return found
+
+    answers = [shared.ask("GET", f"/agents/tina/{noun}")[1] for noun in ("config", "status")]
+    assert [answer["config"]["env"] for answer in answers] == [["A", "B"], ["A", "B"]]
+    config = answers[0]["config"]
+    for fields, left in (
+        ({"role": "tina"}, {"A": "v4lue-a", "B": "v4lue-b"}),
+        ({**config, "keep_open": True}, {"A": "v4lue-a", "B": "v4lue-b"}),
+        ({"role": "tina", "env": {"A": None, "C": "v4lue-c"}}, {"A": "v4lue-a", "C": "v4lue-c"}),
+        ({"role": "tina", "env": ["C"]}, {"C": "v4lue-c"}),
+        ({"role": "tina", "env": {"D": "v4lue-d"}}, {"D": "v4lue-d"}),
+        ({"role": "tina", "env": None}, {"D": "v4lue-d"}),
+        ({"role": "tina", "env": {}}, {}),
+    ):
+        status, answer = put(shared, "tina", fields)
+        assert (status, kept()) == (200, left)
+        assert "v4lue" not in json.dumps(answer)
+        assert stat.S_IMODE(file_of(shared, "tina").stat().st_mode) == 0o600
+    assert put(shared, "tina", {"role": "tina", "env": ["GONE"]})[0] == 400
+    text = json.dumps(shared.status("tina")) + (shared.pen.root / "logs" / "hub.log").read_text()
+    assert "v4lue" not in text
+
+
+def test_c5_a_broken_file_can_be_mended(shared: Office) -> None:
+    shared.agent("ugo", walls=False, env={"A": "x"})
+    file_of(shared, "ugo").write_text("role: [ugo\n# a note\n")
+    assert shared.status("ugo")["state"] == "idle"
+    assert shared.ask("GET", "/agents/ugo/config")[0] == 400
+    status, error = put(shared, "ugo", {"role": "ugo"})
+    assert (status, error["error"]) == (409, "conflict")
+    assert "env" in error["details"]["hint"]
+    status, done = put(shared, "ugo", {"role": "ugo", "env": {"A": "y"}})
+    assert status == 200
+    assert done["comments_dropped"] is True
+    assert put(shared, "ugo", {"role": "ugo"})[1]["comments_dropped"] is False
+    assert shared.done(shared.give("ugo", "[[say hi]]"))["output"] == "hi"
+
+
+def test_c5_an_agent_without_a_file_can_get_one(shared: Office) -> None:
+    shared.team.role("plain", sandbox={"enabled": False})
+    assert shared.launch("vito", role="plain")[0] == 201
+    shared.wait_ready("vito")
+    shown = shared.ask("GET", "/agents/vito/config")[1]
+    assert (shown["has_file"], shown["config"]["role"]) == (False, "plain")
+    assert put(shared, "vito", {**shown["config"], "keep_open": True})[0] == 200
+    assert shared.ask("GET", "/agents/vito/config")[1]["has_file"] is True
+
+
+def test_c5_two_changes_at_once_are_both_whole(shared: Office) -> None:
+    shared.agent("wim", walls=False, env={"KEPT": "x"})
+    work = [lambda n=n: put(shared, "wim", {"role": "wim", "max_retries": n}) for n in range(12)]
+    assert {status for status, _ in together(*work)} == {200}
+    found = json.loads(file_of(shared, "wim").read_text())
+    assert found["env"] == {"KEPT": "x"}
+    assert found["max_retries"] in range(12)
+
+
+@pytest.mark.parametrize(
+    ("asked", "known", "after"),
+    [
+        (None, {"A": "1"}, {"A": "1"}),
+        ({}, {"A": "1"}, {}),
+        ([], {"A": "1"}, {}),
+        (["A"], {"A": "1", "B": "2"}, {"A": "1"}),
+        ({"A": None, "B": "3"}, {"A": "1", "B": "2"}, {"A": "1", "B": "3"}),
+        ({"A": "1"}, None, {"A": "1"}),
+        ({}, None, {}),
+        ("odd", {}, "odd"),
+        ([1], {}, [1]),
+        ({"A": 1}, {"A": "x"}, {"A": 1}),
+    ],
+)
+def test_c5_variables_that_are_not_said_stay(asked: Any, known: Any, after: Any) -> None:
+    assert merge_variables(asked, known) == after
+
+
+@pytest.mark.parametrize(
+    ("asked", "known"), [(None, None), (["A"], None), ({"A": None}, None), (["B"], {"A": "1"})]
+)
+def test_c5_variables_that_nobody_knows_are_not_made_up(asked: Any, known: Any) -> None:
+    with pytest.raises(BullpenError):
+        merge_variables(asked, known)
+
+
+# ── leaving ──
+
+
+def drain(office: Office, name: str, **fields: Any) -> None:
+    status, answer = office.ask("POST", f"/agents/{name}/shutdown", fields)
+    assert status == 202, answer
+
+
+def gone(office: Office, name: str) -> None:
+    wait_until(lambda: not running(office, name), 30)
+
+
+def busy(office: Office, name: str, gate: str, **fields: Any) -> str:
+    """A task that waits for `release(gate)`, and has said something."""
+    prompt = f'[[tool Bash {{"command": "echo x"}} ; say part ; next ; hold {gate} ; say whole]]'
+    task = office.give(name, prompt, **fields)
+    office.claude.wait_held(gate)
+    return task
+
+
+def test_c2_a_task_is_waited_for_and_no_other_is_taken(shared: Office) -> None:
+    anna = shared.seat("anna")
+    task = busy(shared, "anna", "anna")
+    drain(shared, "anna", timeout_seconds=60)
+    assert anna.at_port.state() == "draining"
+    assert anna.at_port.ask("GET", "/status").json["current_task"]["id"] == task
+    answer = anna.at_port.ask("POST", "/task", {"prompt": "x"})
+    assert (answer.status, answer.json["error"]) == (503, "unavailable")
+    assert answer.json["details"]["retryable"] is False
+    queued = shared.pen.client().post("tasks", body={"prompt": "x", "role": "anna"})["task_id"]
+    assert shared.task(queued)["state"] == "queued"
+    shared.claude.release("anna")
+    gone(shared, "anna")
+    assert shared.task(task)["state"] == "completed"
+    assert shared.task(queued)["state"] == "queued"  # for the next of that role
+    with pytest.raises(ConnectionRefusedError):
+        anna.at_port.state()
+    shared.start("anna")
+    shared.done(queued)
+    states = [entry["message"] for entry in shared.status("anna")["log"]]
+    assert "told to leave" not in states  # another life
+
+
+def test_c2_force_cancels_at_the_end(shared: Office) -> None:
+    shared.agent("bert", walls=False)
+    task = busy(shared, "bert", "bert")
+    drain(shared, "bert", timeout_seconds=0.3, force=True)
+    gone(shared, "bert")
+    assert shared.task(task)["state"] == "cancelled"
+    assert "part" in shared.task(task)["output"]
+
+
+def test_c2_without_force_the_task_goes_on(shared: Office) -> None:
+    cora = shared.seat("cora")
+    task = busy(shared, "cora", "cora")
+    drain(shared, "cora", timeout_seconds=0.2)
+
+    def is_shut() -> bool:
+        try:
+            cora.at_port.state()
+        except ConnectionRefusedError:
+            return True
+        return False
+
+    wait_until(is_shut)
+    assert shared.task(task)["state"] == "working"
+    assert cora.below_hub.state() == "draining"
+    assert cora.below_hub.ask("POST", "/task", {"prompt": "x"}).status == 503
+    shared.claude.release("cora")
+    assert shared.done(task)["output"].endswith("whole")
+    gone(shared, "cora")
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_c2_a_task_that_rests_is_completed(shared: Office, force: bool) -> None:
+    name = f"dora-{force}".lower()
+    shared.agent(name, walls=False)
+    task = shared.give(name, "[[say first]]", keep_open=True)
+    shared.wait(task, "idle")
+    drain(shared, name, timeout_seconds=0, force=force)
+    gone(shared, name)
+    found = shared.task(task)
+    assert (found["state"], found["output"]) == ("completed", "first")
+
+
+def test_c2_asked_again_the_later_word_counts(shared: Office) -> None:
+    shared.agent("egon", walls=False)
+    task = busy(shared, "egon", "egon")
+    drain(shared, "egon", timeout_seconds=3600)
+    drain(shared, "egon", timeout_seconds=0, force=True)
+    gone(shared, "egon")
+    assert shared.task(task)["state"] == "cancelled"
+
+
+def test_c2_a_stop_ends_a_drain(shared: Office) -> None:
+    shared.agent("fido", walls=False)
+    task = busy(shared, "fido", "fido")
+    drain(shared, "fido", timeout_seconds=3600)
+    shared.pen.stop("fido")
+    assert not running(shared, "fido")
+    assert shared.task(task)["state"] == "cancelled"
+    shared.start("fido")
+    assert shared.done(shared.give("fido", "[[say hi]]"))["output"] == "hi"
+
+
+def test_c2_of_tasks_given_while_it_leaves_none_is_lost(shared: Office) -> None:
+    """Acknowledged is done: whoever came too late was told."""
+    for number in range(5):
+        name = f"gina-{number}"
+        shared.agent(name, walls=False)
+        work = [lambda: shared.ask("POST", f"/agents/{name}/task", {"prompt": "[[say hi]]"})] * 4  # noqa: B023
+        asked = {"timeout_seconds": 60}
+        leave = lambda: shared.ask("POST", f"/agents/{name}/shutdown", asked)  # noqa: B023, E731
+        answers = together(*work[:2], leave, *work[2:])
+        assert {status for status, _ in answers} <= {201, 202, 409, 503}
+        for status, answer in answers:
+            if status == 201:
+                assert shared.over(answer["task_id"])["state"] == "completed"
+        gone(shared, name)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_c2_draining_outlives_the_hub(office: Office, is_killed: bool) -> None:
+    amy = office.seat("amy")
+    task = busy(office, "amy", "gate")
+    drain(office, "amy", timeout_seconds=3600)
+    if is_killed:
+        office.pen.kill_hub()
+    else:
+        kill(office.pen.pid, signal.SIGTERM)
+    office.pen.start()
+    assert office.status("amy")["state"] == "draining"
+    status, error = office.ask("POST", "/agents/amy/task", {"prompt": "x"})
+    assert (status, error["error"]) == (503, "unavailable")
+    assert office.task(task)["state"] == "working"
+    office.claude.release("gate")
+    gone(office, "amy")
+    found = office.task(task)
+    assert found["state"] == "completed"
+    assert found["output"].endswith("whole")
+    assert len(found["runs"]) == 1
+    with pytest.raises(ConnectionRefusedError):
+        amy.at_port.state()
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_c2_a_drain_that_ended_while_the_hub_was_away(office: Office, force: bool) -> None:
+    office.agent("amy", walls=False)
+    task = busy(office, "amy", "gate")
+    drain(office, "amy", timeout_seconds=0.5, force=force)
+    office.pen.kill_hub()
+    until = office.pen.events("amy", "agent.stopping")[-1]["until"]
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: False, max(0.0, until - office.pen.events("amy")[-1]["time"]))
+    office.pen.start()
+    if not force:
+        assert office.status("amy")["state"] == "draining"
+        office.claude.release("gate")
+    gone(office, "amy")
+    assert office.task(task)["state"] == ("cancelled" if force else "completed")
+
+
+def test_c2_a_stop_that_a_kill_cut_off_is_finished(office: Office) -> None:
+    """The program ignores SIGTERM: so the hub dies while it waits."""
+    office.write_file("amy")
+    program = wrapper(office, "trap '' TERM", "stubborn")
+    office.launch("amy", env={**office.pen.env, "BULLPEN_CLAUDE_BIN": str(program)})
+    office.wait_ready("amy")
+    task = office.give("amy", '[[tool Bash {"command": "trap \'\' TERM; touch on; sleep 300"}]]')
+    wait_until(lambda: office.task(task)["directory"] is not None)
+    wait_until((Path(office.task(task)["directory"]) / "on").exists)
+    drain(office, "amy", timeout_seconds=0, force=True)
+    wait_until(lambda: office.task(task)["state"] != "working")
+    was = office.task(task)["state"]
+    office.pen.kill_hub()
+    assert was == "cancelling"  # the kill has hit the window
+    office.pen.start()
+    gone(office, "amy")
+    assert office.task(task)["state"] == "cancelled"

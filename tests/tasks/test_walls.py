@@ -1,0 +1,147 @@
+"""Walls as the hub builds them: from a role and a directory, and shut when they cannot be built."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bullpen.hub.walls import install_roots
+from tests.tasks.desk import Desk
+
+PERSON = Path("/home/me")
+NO_NAMESPACES = "bwrap: No permissions to create new namespace, likely because the kernel does not"
+
+
+def bash(command: str) -> str:
+    return f"[[tool Bash {json.dumps({'command': command})} ; say done]]"
+
+
+@pytest.mark.parametrize(
+    ("entry", "roots"),
+    [
+        ("/home/me/.nvm/versions/node/v20/bin", {"/home/me/.nvm/versions/node/v20"}),
+        ("/home/me/.pyenv/shims", {"/home/me/.pyenv"}),
+        ("/home/me/bin", {"/home/me/bin"}),
+        ("/opt/tool/bin", {"/opt/tool"}),
+        ("/bin", {"/bin"}),
+        ("relative/bin", set()),
+    ],
+)
+def test_x2_the_install_root_of_every_entry_of_path(entry: str, roots: set[str]) -> None:
+    assert set(map(str, install_roots(Path(entry), PERSON))) == roots
+
+
+@pytest.mark.parametrize("entry", [".local/bin", ".cargo/bin"])
+def test_x2_where_logins_lie_beside_programs_not_all_is_shown(entry: str) -> None:
+    roots = set(install_roots(PERSON / entry, PERSON))
+    assert PERSON / entry in roots
+    for secret in (".cargo/credentials.toml", ".local/share/keyrings/login.keyring"):
+        assert not any((PERSON / secret).is_relative_to(root) for root in roots)
+
+
+# ── a person's own checkout ──
+
+
+@pytest.fixture
+def checkout(desk: Desk) -> Path:
+    """Below the directory that holds the home: tasks may work there."""
+    path = desk.pen.root.parent / "shop"
+    who = ("-c", "user.name=me", "-c", "user.email=me@example.com")
+    git("init", "-q", "-b", "main", str(path))
+    git("-C", str(path), *who, "commit", "-q", "--allow-empty", "-m", "first")
+    return path
+
+
+def git(*words: str) -> None:
+    subprocess.run(["git", *words], check=True, capture_output=True, timeout=20)
+
+
+PLANT = "git config core.fsmonitor ./planted; echo 'echo planted >>ran' >planted; chmod +x planted"
+
+
+def plant(desk: Desk, checkout: Path, *, walls: bool) -> bool:
+    """Whether what an agent left in a person's checkout runs when the person asks git something."""
+    desk.agent("amy", walls=walls, role={"permissions": {"allow": ["Bash"]}})
+    desk.done(desk.give("amy", bash(f"{PLANT}; echo hi >made"), workdir=str(checkout)))
+    assert (checkout / "made").read_text() == "hi\n", "its files are the agent's to change"
+    git("-C", str(checkout), "status")
+    return (checkout / "ran").exists()
+
+
+def test_x5_nothing_runs_that_an_agent_planted_in_a_persons_checkout(
+    desk: Desk, checkout: Path
+) -> None:
+    assert not plant(desk, checkout, walls=True)
+
+
+def test_x5_without_walls_it_runs(desk: Desk, checkout: Path) -> None:
+    assert plant(desk, checkout, walls=False)
+
+
+def test_x2_a_role_may_make_its_own_directory_read_only(desk: Desk, checkout: Path) -> None:
+    box = {
+        "read_only_paths": [
+            ".",
+            str(Path(__file__).parents[2]),
+            str(desk.team.claude.program.parent),
+        ]
+    }
+    desk.agent("amy", role={"sandbox": box})
+    desk.done(desk.give("amy", bash("echo hi >made"), workdir=str(checkout)))
+    assert not (checkout / "made").exists()
+
+
+# ── shut ──
+
+
+@pytest.fixture
+def no_namespaces(desk: Desk, tmp_path: Path) -> None:
+    """As on a system that does not let ordinary programs have them."""
+    program = tmp_path / "without" / "bwrap"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho '{NO_NAMESPACES}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    desk.pen.env["PATH"] = f"{program.parent}:{desk.pen.env['PATH']}"
+    desk.pen.start()
+
+
+@pytest.mark.usefixtures("no_namespaces")
+def test_x3_a_task_fails_shut_and_says_what_to_do(desk: Desk, tmp_path: Path) -> None:
+    desk.agent("amy", role={"permissions": {"allow": ["Bash"]}})
+    task = desk.over(desk.give("amy", bash(f"touch {tmp_path}/ran")))
+    assert (task["state"], task["error"]["type"]) == ("failed", "sandbox_error")
+    said = task["error"]["message"]
+    assert NO_NAMESPACES in said
+    for help in ("apparmor_restrict_unprivileged_userns=0", "container", "sandbox.enabled: false"):
+        assert help in said
+    assert not (tmp_path / "ran").exists()
+    assert task["runs"] == [], "nothing was started"
+
+
+@pytest.mark.usefixtures("no_namespaces")
+def test_x3_so_does_an_agent_in_a_terminal(desk: Desk) -> None:
+    desk.team.role("walled", sandbox={"enabled": True})
+    ran = desk.team.cli("run", "--role", "walled", "--name", "bob", "--detach")
+    assert ran.code == 3
+    assert NO_NAMESPACES in ran.err
+    assert "bob" not in desk.team.cli("list").out
+
+
+def test_x3_a_wall_that_breaks_while_it_is_built_is_no_way_out(desk: Desk, tmp_path: Path) -> None:
+    """It works when it is tried, and not when it counts."""
+    program = tmp_path / "sometimes" / "bwrap"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\n[ -e {tmp_path}/broken ] || exec /usr/bin/bwrap "$@"\n'
+        f"echo '{NO_NAMESPACES}' >&2\nexit 1\n"
+    )
+    program.chmod(0o755)
+    desk.pen.env["PATH"] = f"{program.parent}:{desk.pen.env['PATH']}"
+    desk.pen.start()
+    desk.agent("amy")
+    desk.done(desk.give("amy", "[[say hi]]"))
+    (tmp_path / "broken").touch()
+    task = desk.over(desk.give("amy", "[[say hi]]"))
+    assert (task["state"], task["error"]["type"]) == ("failed", "sandbox_error")
+    assert len(task["runs"]) == 1, "not tried again"

@@ -1,0 +1,648 @@
+"""`bullpen task`, `tasks`, `history` and `agent`, with a real hub and the stand-in."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import BULLPEN, Ran, wait_until
+from tests.engines.team import made_team
+from tests.hub.conftest import kill
+from tests.tasks.desk import Desk
+from tests.terminal.conftest import Person
+
+ID = re.compile(r"t-[0-9a-f]{12}")
+BAD = "a\x1b]0;pwned\x07b"
+SECONDS = 60.0
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """One home for all: amy works without walls, so that tests can hold her."""
+    with made_team(tmp_path_factory.mktemp("team"), "standin") as team:
+        made = Desk(team)
+        made.agent("amy", walls=False)
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _amy_is_free(desk: Desk) -> Iterator[None]:
+    """No test leaves her a task."""
+    yield
+    for task in desk.pen.client().get("tasks")["tasks"]:
+        desk.ask("POST", f"/task/{task['task_id']}/cancel")
+        desk.over(task["task_id"])
+
+
+@pytest.fixture
+def hold(desk: Desk, request: pytest.FixtureRequest) -> str:
+    """A name that no other test waits for."""
+    return re.sub(r"\W", "-", request.node.name)
+
+
+def env(desk: Desk) -> dict[str, str]:
+    return {**desk.pen.env, "BULLPEN_DIR": str(desk.pen.root)}
+
+
+def run(desk: Desk, *words: str, stdin: bytes = b"", cwd: Path | None = None, **more: str) -> Ran:
+    done = subprocess.run(
+        [BULLPEN, *words],
+        cwd=cwd or desk.pen.root,
+        env={**env(desk), **more},
+        input=stdin,
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@contextlib.contextmanager
+def running(desk: Desk, *words: str) -> "Iterator[subprocess.Popen[bytes]]":
+    """The same, and not waited for."""
+    process = subprocess.Popen(
+        [BULLPEN, *words],
+        cwd=desk.pen.root,
+        env=env(desk),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextlib.contextmanager
+def person(desk: Desk, *words: str, cols: int = 80) -> Iterator[Person]:
+    """Somebody at a terminal."""
+    made = Person([str(BULLPEN), *words], env(desk), (24, cols), None)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def id_in(text: str) -> str:
+    found = ID.search(text)
+    assert found, text
+    return found[0]
+
+
+def held_task(desk: Desk) -> str:
+    """The id of what amy works on."""
+    (task,) = desk.pen.client().get("agents", "amy", "tasks")["tasks"]
+    return str(task["task_id"])
+
+
+# ── giving and waiting ──
+
+
+def test_t13_the_output_is_all_of_standard_output(desk: Desk) -> None:
+    ran = run(desk, "task", "amy", "[[say all good]]")
+    assert (ran.code, ran.out) == (0, "all good\n")
+    id = id_in(ran.err)
+    assert re.fullmatch(rf"task {id} completed in [0-9.]+s · bullpen task show {id}\n", ran.err)
+
+
+def test_t13_a_dash_is_standard_input(desk: Desk) -> None:
+    ran = run(desk, "task", "amy", "-", stdin=b"[[say from a pipe]]")
+    assert (ran.code, ran.out) == (0, "from a pipe\n")
+    for stdin, message in ((b"", "empty"), (b"\xff", "no UTF-8"), (b"a\0b", "NUL")):
+        refused = run(desk, "task", "amy", "-", stdin=stdin)
+        assert refused.code == 2
+        assert message in refused.err
+
+
+def test_an_agent_with_a_file_is_started_first(desk: Desk) -> None:
+    desk.team.role("zoe", sandbox={"enabled": False})
+    (desk.pen.root / "agents" / "zoe.yaml").write_text('{"role": "zoe"}')
+    ran = run(desk, "task", "zoe", "[[say here]]")
+    assert (ran.code, ran.out) == (0, "here\n")
+    assert ran.err.startswith("zoe is not running: started from agents/zoe.yaml\n")
+    again = run(desk, "task", "zoe", "[[say still here]]")
+    assert "started" not in again.err
+    assert run(desk, "agent", "stop", "zoe").out.startswith("zoe has left")
+
+
+def test_unknown_and_interactive_agents_are_refused(desk: Desk) -> None:
+    ran = run(desk, "task", "nobody", "hi")
+    assert ran.code == 4
+    assert "no agent called nobody" in ran.err
+    desk.pen.run(name="shell")
+    refused = run(desk, "task", "shell", "hi")
+    assert refused.code == 5
+    assert "works in a terminal" in refused.err
+    desk.pen.stop("shell")
+
+
+def test_t13_failed_is_1_and_says_why(desk: Desk) -> None:
+    ran = run(desk, "task", "amy", "[[status 401]]")
+    assert ran.code == 1
+    assert ran.err.startswith("error: claude_error: ")
+    assert f"hint:  bullpen task debug {id_in(ran.err)}\n" in ran.err
+    as_json = run(desk, "task", "amy", "[[status 401]]", "--json")
+    assert as_json.code == 1
+    assert as_json.json["error"]["type"] == "claude_error"
+    assert as_json.err == ""
+
+
+def test_t13_a_time_out_is_124_and_keeps_what_was_said(desk: Desk) -> None:
+    script = '[[say so far ; tool Bash {"command":"echo"} ; hold never]]'
+    ran = run(desk, "task", "amy", script, "--timeout", "2s")
+    assert (ran.code, ran.out) == (124, "so far\n")
+    assert ran.err.startswith("error: timeout: ")
+    wrong = run(desk, "task", "amy", "hi", "--timeout", "tomorrow")
+    assert wrong.code == 2
+    assert "--timeout" in wrong.err
+
+
+def test_t13_cancelled_from_elsewhere_is_130(desk: Desk, hold: str) -> None:
+    with running(desk, "task", "amy", f"[[hold {hold}]]") as waiting:
+        desk.team.claude.wait_held(hold)
+        ran = run(desk, "task", "cancel", held_task(desk)[:8])
+        assert ran.code == 0
+        assert "is being cancelled" in ran.out
+        _out, err = waiting.communicate(timeout=SECONDS)
+    assert waiting.returncode == 130
+    assert b"was cancelled after" in err
+
+
+def test_a_busy_agent_says_with_what(desk: Desk, hold: str) -> None:
+    task = desk.give("amy", f"[[hold {hold}]]")
+    desk.team.claude.wait_held(hold)
+    ran = run(desk, "task", "amy", "hi")
+    assert ran.code == 5
+    assert task in ran.err
+
+
+def test_no_wait_prints_the_id(desk: Desk) -> None:
+    ran = run(desk, "task", "amy", "[[say later]]", "--no-wait")
+    assert ran.code == 0
+    id = ran.out.strip()
+    assert ID.fullmatch(id)
+    assert desk.done(id)["output"] == "later"
+    as_json = run(desk, "task", "amy", "[[say later]]", "--no-wait", "--json").json
+    assert as_json["status"] == "queued"
+    desk.done(as_json["task_id"])
+
+
+def test_options_reach_the_task(desk: Desk, tmp_path: Path) -> None:
+    place = Path(desk.pen.env["HOME"]) / "shop"
+    place.mkdir()
+    ran = run(
+        desk,
+        *("task", "amy", "[[say done]]", "--workdir", "shop", "--model", "haiku"),
+        *("--env", "GREETING=hello", "--env", "FROM_SHELL", "--budget", "usd=5,tokens=900000"),
+        "--json",
+        cwd=place.parent,
+        FROM_SHELL="s3cret",
+    )
+    assert ran.code == 0, ran.err
+    found = ran.json
+    assert found["directory"] == str(place)
+    assert found["env_names"] == ["FROM_SHELL", "GREETING"]
+    assert "s3cret" not in run(desk, "history", "show", found["task_id"], "--json").out
+    session = run(desk, "task", "amy", "[[say on]]", "--session", found["session_id"], "--json")
+    assert session.json["session_id"] == found["session_id"]
+    for words in (
+        ("--role", "amy"),
+        ("--env", "NOT_THERE"),
+        ("--budget", "eur=1"),
+        ("--workdir", "shop", "--session", found["session_id"]),
+        ("--worktree", "b"),
+    ):
+        assert run(desk, "task", "amy", "hi", *words, cwd=place.parent).code == 2, words
+
+
+def test_a_variable_is_there_in_the_run(desk: Desk) -> None:
+    desk.agent("eva")
+    script = '[[tool Bash {"command":"printenv GREETING > got.txt"} ; say done]]'
+    ran = run(desk, "task", "eva", script, "--env", "GREETING", "--json", GREETING="hello")
+    assert ran.code == 0, ran.out
+    assert (Path(ran.json["directory"]) / "got.txt").read_text() == "hello\n"
+    run(desk, "agent", "stop", "eva")
+
+
+def test_any_goes_to_whoever_fits(desk: Desk) -> None:
+    desk.agent("kim", walls=False, labels={"team": "web"})
+    ran = run(desk, "task", "--any", "[[say mine]]", "--label", "team=web", "--json")
+    assert ran.code == 0, ran.err
+    assert (ran.json["agent"], ran.json["output"]) == ("kim", "mine")
+    assert run(desk, "task", "--any", "kim", "hi").code == 2
+    run(desk, "agent", "stop", "kim")
+
+
+def test_stream_prints_texts_as_they_come(desk: Desk, hold: str) -> None:
+    script = f'[[say first ; tool Bash {{"command":"echo"}} ; hold {hold} ; say last]]'
+    with running(desk, "task", "amy", script, "--stream") as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == b"first\n"
+        assert not (desk.team.claude.holds / hold).exists()  # type: ignore[attr-defined]
+        desk.team.claude.release(hold)
+        out, _err = waiting.communicate(timeout=SECONDS)
+    assert (waiting.returncode, out) == (0, b"last\n")
+
+
+def test_stream_as_json_is_a_line_per_event(desk: Desk) -> None:
+    ran = run(desk, "task", "amy", "[[say hi]]", "--stream", "--json")
+    events = [json.loads(line) for line in ran.out.splitlines()]
+    names = [event["event"] for event in events]
+    assert names.count("text") == 1
+    assert names[-1] == "end"
+    assert events[-1]["output"] == "hi"
+
+
+# ── steering ──
+
+
+def test_t5_kept_open_continued_and_ended(desk: Desk) -> None:
+    ran = run(desk, "task", "amy", "[[say one]]", "--keep-open")
+    assert (ran.code, ran.out) == (0, "one\n")
+    id = id_in(ran.err)
+    assert f'bullpen task continue {id} "…"' in ran.err
+    assert id in run(desk, "tasks", "amy").out
+    for words in ((), ("--stream",)):
+        more = run(desk, "task", "continue", id[:8], "[[say two]]", *words)
+        assert (more.code, more.out) == (0, "two\n"), more.err
+    ended = run(desk, "task", "end", id)
+    assert (ended.code, ended.out) == (0, f"task {id} is completed\n")
+    assert run(desk, "task", "end", id).code == 5
+    assert run(desk, "task", "continue", id, "hi").code == 5
+    assert "turns" in run(desk, "task", "show", id).out
+
+
+def test_continue_waits_for_its_own_answer(desk: Desk, hold: str) -> None:
+    id = id_in(run(desk, "task", "amy", "[[say one]]", "--keep-open").err)
+    with running(desk, "task", "continue", id, f"[[hold {hold} ; say two]]") as waiting:
+        desk.team.claude.wait_held(hold)
+        assert waiting.poll() is None
+        desk.team.claude.release(hold)
+        out, _err = waiting.communicate(timeout=SECONDS)
+    assert out == b"two\n"
+    run(desk, "task", "end", id)
+
+
+def test_the_beginning_of_an_id_is_enough_if_it_is_one_tasks(desk: Desk) -> None:
+    ids = [id_in(run(desk, "task", "amy", "[[say x]]", "--no-wait").out) for _ in range(1)]
+    desk.done(ids[0])
+    assert run(desk, "task", "show", ids[0][:9]).out.splitlines()[0].split() == ["task", ids[0]]
+    assert run(desk, "task", "show", ids[0][2:9]).code == 0
+    known = {
+        item["task_id"] for item in run(desk, "history", "--limit", "100", "--json").json["items"]
+    }
+    free = next(
+        digit for digit in map("{:07x}".format, range(99)) if not any(digit in id for id in known)
+    )
+    missing = run(desk, "task", "show", free)
+    assert missing.code == 4
+    for bad in ("../x", "t-", "T-12", "amy"):
+        assert run(desk, "task", "show", bad).code == 2
+
+
+def test_an_ambiguous_beginning_names_the_candidates(desk: Desk) -> None:
+    def firsts() -> list[str]:
+        items = run(desk, "history", "--limit", "100", "--json").json["items"]
+        return [item["task_id"] for item in items]
+
+    # Among seventeen ids two begin with the same digit.
+    while len(firsts()) < 17:
+        desk.done(desk.give("amy", "[[say x]]"))
+    found = firsts()
+    twice = next(id[:3] for id in found if sum(other[:3] == id[:3] for other in found) > 1)
+    ran = run(desk, "task", "cancel", twice)
+    assert ran.code == 2
+    assert f"{twice} is the beginning of" in ran.err
+
+
+# ── looking ──
+
+
+def test_t8_debug_prints_the_raw_lines(desk: Desk) -> None:
+    id = id_in(run(desk, "task", "amy", "[[say hi]]").err)
+    lines = run(desk, "task", "debug", id).out.splitlines()
+    assert lines[0] == "run 1 · stdout"
+    assert json.loads(lines[-1])["type"] == "result"
+    assert run(desk, "task", "debug", id, "--json").json["task_id"] == id
+
+
+def test_tasks_lists_what_is_open(desk: Desk, hold: str) -> None:
+    assert run(desk, "tasks").out.startswith("no open tasks")
+    id = desk.give("amy", f"look [[hold {hold}]]")
+    desk.team.claude.wait_held(hold)
+    header, row = run(desk, "tasks").out.splitlines()
+    assert header.split() == ["TASK", "AGENT", "STATE", "SINCE", "TOKENS", "PROMPT"]
+    assert row.split()[:3] == [id, "amy", "working"]
+    assert run(desk, "tasks", "--json").json["tasks"][0]["task_id"] == id
+    assert run(desk, "tasks", "amy", "--json").json["tasks"][0]["agent"] == "amy"
+
+
+def test_t10_history_pages_and_filters(desk: Desk) -> None:
+    good = id_in(run(desk, "task", "amy", "needle [[say x]]").err)
+    bad = id_in(run(desk, "task", "amy", "[[status 401]]").err)
+    lines = run(desk, "history", "amy", "--limit", "1").out.splitlines()
+    assert lines[1].split()[0] == bad
+    assert lines[2].startswith("page 1 of ")
+    again = lines[2].split(" · ")[1].split()
+    assert run(desk, *again[1:]).out.splitlines()[1].split()[0] == good
+    assert good in run(desk, "history", "--text", "needle").out
+    assert bad not in run(desk, "history", "--text", "needle").out
+    assert good not in run(desk, "history", "--state", "failed").out
+    session = desk.task(good)["session_id"]
+    found = run(desk, "history", "--session", session, "--json").json
+    assert [item["task_id"] for item in found["items"]] == [good]
+    assert run(desk, "history", "--state", "nonsense").code == 2
+    assert run(desk, "history", "--limit", "101").code == 2
+
+
+def test_t10_history_show_has_commits_diff_and_logs(desk: Desk) -> None:
+    repo = Path(desk.pen.env["HOME"]) / "repo"
+    subprocess.run(["git", "init", "-q", "-b", "main", str(repo)], check=True)
+    subprocess.run(
+        ["git", "-C", str(repo), "commit", "-q", "--allow-empty", "-m", "one"], check=True
+    )
+    desk.agent("git")
+    command = (
+        "echo new > file.txt && git add . && git -c user.name=a -c user.email=a@b commit -qm two"
+    )
+    script = f"[[tool Bash {json.dumps({'command': command})} ; say done]]"
+    ran = run(desk, "task", "git", script, "--repo", "repo", "--worktree", "work", cwd=repo.parent)
+    assert ran.code == 0, ran.err
+    assert " · 1 commit · " in ran.err
+    id = id_in(ran.err)
+    short = run(desk, "history", "show", id)
+    assert "\ncommit " in short.out
+    assert "+new" not in short.out
+    assert f"bullpen history show {id} --diff" in short.out
+    full = run(desk, "history", "show", id, "--diff", "--logs").out
+    assert "\n+new\n" in full
+    assert '"type": "result"' in full
+    run(desk, "agent", "stop", "git")
+
+
+def test_hostile_text_is_raw_in_a_pipe_and_nowhere_else(desk: Desk) -> None:
+    ran = run(desk, "task", "amy", f"{BAD} [[say {BAD}]]")
+    assert ran.out == f"{BAD}\n"
+    id = id_in(ran.err)
+    for words in (("history",), ("history", "--text", BAD), ("history", "--json")):
+        shown = run(desk, *words).out
+        assert "pwned" in shown
+        assert "\x1b" not in shown
+        assert "\x07" not in shown
+    with person(desk, "task", "show", id) as at:
+        assert at.wait() == 0
+        assert b"a\\x1b]0;pwned\\x07b" in at.seen
+        assert b"\x1b]0;" not in at.seen
+    with person(desk, "task", "amy", f"[[say {BAD}]]", "--stream") as at:
+        assert at.wait(SECONDS) == 0
+        assert b"a\\x1b]0;pwned\\x07b" in at.seen
+        assert b"\x1b]0;" not in at.seen
+
+
+# ── Ctrl-C ──
+
+
+def test_t13_progress_is_one_line_that_fits(desk: Desk, hold: str) -> None:
+    script = f'[[tool Bash {{"command":"echo {"x" * 100}"}} ; hold {hold} ; say done]]'
+    with person(desk, "task", "amy", script, cols=40) as at:
+        at.wait_for("amy · Bash (echo xxx".encode())
+        desk.team.claude.release(hold)
+        assert at.wait(SECONDS) == 0
+        drawn, _, rest = at.seen.rpartition(b"\r\x1b[K")
+        for line in drawn.decode().split("\r\x1b[K"):
+            assert len(line) < 40
+            assert "\n" not in line
+        assert rest.startswith(b"done\r\ntask t-")
+
+
+def test_no_progress_without_a_terminal(desk: Desk) -> None:
+    assert "\r" not in run(desk, "task", "amy", "[[slow 1 ; say done]]").err
+
+
+def test_t13_ctrl_c_asks_and_cancels(desk: Desk, hold: str) -> None:
+    with person(desk, "task", "amy", f"[[hold {hold}]]") as at:
+        desk.team.claude.wait_held(hold)
+        at.wait_for(b"amy")
+        id = held_task(desk)
+        at.type(b"\x03")
+        at.wait_for(b"cancel the task, or leave it running? [c/L]")
+        assert desk.task(id)["state"] == "working"
+        at.type(b"c\n")
+        assert at.wait(SECONDS) == 130
+        at.wait_for(b"was cancelled after")
+    assert desk.task(id)["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("answer", [b"\n", b"l\n", b"x\n", b"\x03", b"\x04"])
+def test_t13_ctrl_c_asks_and_leaves(desk: Desk, hold: str, answer: bytes) -> None:
+    with person(desk, "task", "amy", f"[[hold {hold}]]") as at:
+        desk.team.claude.wait_held(hold)
+        at.wait_for(b"amy")
+        id = held_task(desk)
+        at.type(b"\x03")
+        at.wait_for(b"[c/L]")
+        at.type(answer)
+        assert at.wait() == 130
+        at.wait_for(f"task {id} goes on".encode(), f"bullpen task cancel {id}".encode())
+    assert desk.task(id)["state"] == "working"
+
+
+def test_what_is_over_before_the_answer_is_shown(desk: Desk, hold: str) -> None:
+    with person(desk, "task", "amy", f"[[hold {hold} ; say made it]]") as at:
+        desk.team.claude.wait_held(hold)
+        at.wait_for(b"amy")
+        id = held_task(desk)
+        at.type(b"\x03")
+        at.wait_for(b"[c/L]")
+        desk.team.claude.release(hold)
+        desk.done(id)
+        at.type(b"c\n")
+        assert at.wait() == 0
+        at.wait_for(b"made it")
+
+
+def test_t13_sigint_without_a_terminal_leaves_it_running(desk: Desk, hold: str) -> None:
+    with running(desk, "task", "amy", f"[[hold {hold}]]") as waiting:
+        desk.team.claude.wait_held(hold)
+        id = held_task(desk)
+        waiting.send_signal(signal.SIGINT)
+        _out, err = waiting.communicate(timeout=SECONDS)
+    assert waiting.returncode == 130
+    assert f"task {id} goes on · bullpen task show {id}" in err.decode()
+    assert desk.task(id)["state"] == "working"
+
+
+# ── the hub dies ──
+
+
+def test_t11_waiting_outlives_the_hub(desk: Desk, hold: str) -> None:
+    script = (
+        f'[[say one ; tool Bash {{"command":"echo"}} ; hold {hold} ; say two'
+        f' ; tool Bash {{"command":"echo"}} ; hold {hold}-2 ; say three]]'
+    )
+    with running(desk, "task", "amy", script, "--stream") as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == b"one\n"
+        for name in (hold, f"{hold}-2"):
+            desk.team.claude.wait_held(name)
+            before = desk.pen.kill_hub()
+            assert waiting.poll() is None
+            # Nobody else starts it again.
+            wait_until(lambda before=before: desk.pen.pid != before and desk.pen.answers(), SECONDS)
+            desk.team.claude.release(name)
+        out, err = waiting.communicate(timeout=SECONDS)
+    assert (waiting.returncode, out) == (0, b"two\nthree\n"), err
+    desk.wait_ready("amy")
+
+
+def test_given_while_the_hub_is_down(desk: Desk) -> None:
+    kill(desk.pen.pid)
+    ran = run(desk, "task", "amy", "[[say back]]")
+    assert (ran.code, ran.out) == (0, "back\n"), ran.err
+
+
+# ── approvals ──
+
+
+def test_a_run_that_waits_for_a_person_says_so(desk: Desk, tmp_path: Path) -> None:
+    script = f'[[tool Bash {{"command":"touch {tmp_path}/x"}} ; say done]]'
+    with running(desk, "task", "amy", script) as waiting:
+        assert waiting.stderr is not None
+        line = waiting.stderr.readline().decode()
+        assert line.startswith("amy waits for you (Bash) · bullpen approvals · bullpen approve ")
+        assert not (tmp_path / "x").exists()
+        assert run(desk, "approve", line.split()[-1]).code == 0
+        out, _err = waiting.communicate(timeout=SECONDS)
+    assert (waiting.returncode, out) == (0, b"done\n")
+    assert (tmp_path / "x").exists()
+
+
+# ── agents ──
+
+
+def rows(desk: Desk) -> dict[str, list[str]]:
+    lines = run(desk, "agent", "list").out.splitlines()
+    assert lines[0].split() == ["NAME", "ROLE", "STATE", "TASK", "PORT"]
+    return {line.split()[0]: re.split(r" {2,}", line)[1:] for line in lines[1:]}
+
+
+def test_c4_agents_are_listed_from_files_and_from_what_runs(desk: Desk, hold: str) -> None:
+    desk.team.role("lee", sandbox={"enabled": False})
+    (desk.pen.root / "agents" / "lee.yaml").write_text('{"role": "lee", "port": 9999}')
+    (desk.pen.root / "agents" / "odd.yaml").write_text('{"rolle": "lee"}')
+    id = desk.give("amy", f"[[hold {hold}]]")
+    desk.team.claude.wait_held(hold)
+    found = rows(desk)
+    assert found["amy"] == ["amy", "working", id, "–"]
+    assert found["lee"] == ["lee", "not running", "–", "9999"]
+    assert found["odd"][1] == "broken · bullpen validate agents/odd.yaml"
+    as_json = {row["name"]: row for row in run(desk, "agent", "list", "--json").json}
+    assert as_json["lee"]["running"] is False
+    assert as_json["amy"]["task"] == id
+    for name in ("lee", "odd"):
+        (desk.pen.root / "agents" / f"{name}.yaml").unlink()
+
+
+def test_c4_an_agent_of_a_role_needs_no_file(desk: Desk) -> None:
+    desk.team.role("ann", sandbox={"enabled": False})
+    ran = run(desk, "agent", "start", "temp", "--role", "ann")
+    assert (ran.code, ran.out) == (0, 'temp takes tasks · bullpen task temp "…"\n'), ran.err
+    assert run(desk, "agent", "start", "temp", "--role", "ann").code == 5
+    assert run(desk, "task", "temp", "[[say hi]]").out == "hi\n"
+    assert run(desk, "agent", "stop", "temp").out == "temp has left · bullpen agent start temp\n"
+    refused = run(desk, "agent", "start", "nofile")
+    assert refused.code == 4
+    assert "agents/nofile.yaml" in refused.err
+
+
+def test_c3_a_start_says_why_the_agent_cannot_work(desk: Desk, tmp_path: Path) -> None:
+    old = tmp_path / "claude"
+    old.write_text("#!/bin/sh\necho 0.0.1 '(Claude Code)'\n")
+    old.chmod(0o755)
+    desk.team.role("ann", sandbox={"enabled": False})
+    ran = run(desk, "agent", "start", "old", "--role", "ann", BULLPEN_CLAUDE_BIN=str(old))
+    assert ran.code == 3
+    assert "old cannot work: " in ran.err
+    assert "too old" in ran.err
+    assert rows(desk)["old"][1].startswith("error · ")
+    assert run(desk, "agent", "stop", "old").code == 0
+
+
+def test_c2_stop_waits_for_the_task_and_then_the_agent_leaves(desk: Desk, hold: str) -> None:
+    desk.agent("tim", walls=False)
+    id = desk.give("tim", f"[[hold {hold} ; say done]]")
+    desk.team.claude.wait_held(hold)
+    ran = run(desk, "agent", "stop", "tim", "--timeout", "1s")
+    assert ran.code == 0
+    assert ran.out == (
+        f"tim takes no more tasks, and leaves when task {id} is over · bullpen task cancel {id}\n"
+    )
+    assert run(desk, "task", "--any", "hi", "--role", "tim", "--no-wait").code == 0
+    assert desk.task(id)["state"] == "working"
+    desk.team.claude.release(hold)
+    assert desk.done(id)["output"] == "done"
+    wait_until(lambda: not desk.pen.agents()["tim"]["running"], SECONDS)
+
+
+def test_c2_stop_by_force_cancels_the_task(desk: Desk, hold: str) -> None:
+    desk.agent("tom", walls=False)
+    id = desk.give("tom", f"[[hold {hold}]]")
+    desk.team.claude.wait_held(hold)
+    ran = run(desk, "agent", "stop", "tom", "--timeout", "0s", "--force")
+    assert ran.out.startswith("tom has left"), ran
+    assert desk.over(id)["state"] == "cancelled"
+
+
+# ── words ──
+
+
+def test_help_names_the_reserved_words(desk: Desk) -> None:
+    text = run(desk, "task", "--help").out
+    for word in ("show", "cancel", "continue", "end", "debug"):
+        assert f"bullpen task {word} ID" in text
+        assert run(desk, "task", word, "--help").out.startswith(f"Usage: bullpen task {word} ")
+    assert "no names of agents" in text
+    assert "no name" in run(desk, "history", "--help").out
+    assert run(desk, "task", "amy").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("task am", ["amy"]),
+        ("task sh", ["show"]),
+        ("task amy a", []),
+        ("tasks a", ["amy"]),
+        ("history a", ["amy"]),
+        ("agent stop am", ["amy"]),
+        ("task amy x --keep", ["--keep-open"]),
+    ],
+)
+def test_the_shell_completes(desk: Desk, words: str, offered: list[str]) -> None:
+    typed = ["bullpen", *words.split()]
+    ran = run(
+        desk,
+        _BULLPEN_COMPLETE="bash_complete",
+        COMP_WORDS=" ".join(typed),
+        COMP_CWORD=str(len(typed) - 1),
+    )
+    assert [line.split(",")[1] for line in ran.out.splitlines()] == offered
+
+
+def test_an_agent_sees_its_own_tasks_only(desk: Desk) -> None:
+    """By its token, as the hub gave it one; the paths are the agent's."""
+    mine = id_in(run(desk, "task", "amy", "[[say mine]]").err)
+    shown = run(desk, "history", "--json", BULLPEN_ACTOR="amy").json
+    assert mine in {item["task_id"] for item in shown["items"]}
+    assert {item["agent"] for item in shown["items"]} == {"amy"}
+    assert os.environ.get("BULLPEN_ACTOR") is None
