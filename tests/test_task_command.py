@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -129,9 +128,9 @@ def test_an_agent_with_a_file_is_started_first(desk: Desk) -> None:
     (desk.pen.root / "agents" / "zoe.yaml").write_text('{"role": "zoe"}')
     ran = run(desk, "task", "zoe", "[[say here]]")
     assert (ran.code, ran.out) == (0, "here\n")
-    assert ran.err.startswith("zoe is not running: started from agents/zoe.yaml\n")
+    assert ran.err.startswith("zoe is not running: starting it (agents/zoe.yaml)\n")
     again = run(desk, "task", "zoe", "[[say still here]]")
-    assert "started" not in again.err
+    assert "starting" not in again.err
     assert run(desk, "agent", "stop", "zoe").out.startswith("zoe has left")
 
 
@@ -636,13 +635,32 @@ def test_the_shell_completes(desk: Desk, words: str, offered: list[str]) -> None
         COMP_WORDS=" ".join(typed),
         COMP_CWORD=str(len(typed) - 1),
     )
-    assert [line.split(",")[1] for line in ran.out.splitlines()] == offered
+    assert [line.split(",")[1] for line in ran.out.split()] == offered
 
 
-def test_an_agent_sees_its_own_tasks_only(desk: Desk) -> None:
-    """By its token, as the hub gave it one; the paths are the agent's."""
-    mine = id_in(run(desk, "task", "amy", "[[say mine]]").err)
-    shown = run(desk, "history", "--json", BULLPEN_ACTOR="amy").json
-    assert mine in {item["task_id"] for item in shown["items"]}
-    assert {item["agent"] for item in shown["items"]} == {"amy"}
-    assert os.environ.get("BULLPEN_ACTOR") is None
+def test_an_agent_sees_its_own_tasks_and_gives_none(desk: Desk) -> None:
+    run(desk, "task", "amy", "[[say not for eva]]")
+    desk.agent("eva")
+    command = f"{BULLPEN} history --json > own.json; {BULLPEN} task amy hi 2> refused.txt"
+    script = f"[[tool Bash {json.dumps({'command': command})} ; say done]]"
+    ran = run(desk, "task", "eva", script, "--json")
+    place = Path(ran.json["directory"])
+    own = json.loads((place / "own.json").read_text())["items"]
+    assert ran.json["task_id"] in {item["task_id"] for item in own}
+    assert {item["agent"] for item in own} == {"eva"}
+    assert (place / "refused.txt").read_text().startswith("error: ")
+    assert desk.pen.client().get("agents", "amy", "tasks")["tasks"] == []
+    run(desk, "agent", "stop", "eva")
+
+
+def test_stop_of_one_that_does_not_run_says_so(desk: Desk) -> None:
+    path = desk.pen.root / "agents" / "ida.yaml"
+    path.write_text('{"role": "amy"}')
+    assert run(desk, "agent", "stop", "ida").out == "ida was not running\n"
+    path.unlink()
+    assert run(desk, "agent", "stop", "ida").code == 4
+    desk.pen.run(name="shell")
+    refused = run(desk, "agent", "stop", "shell")
+    assert (refused.code, "bullpen stop shell" in refused.err) == (5, True)
+    assert desk.pen.agents()["shell"]["running"]
+    desk.pen.stop("shell")

@@ -17,6 +17,9 @@ from tests.api.conftest import HANDSHAKE, Answer, Inside, ask, door_of, token_of
 
 STREAM = ("GET", "/events/stream")
 TERMINAL = ("WS", "/agents/{name}/terminal")
+# What anybody may ask for; without a token less is said.
+OPEN = (("GET", "/status"), ("GET", "/agents/{name}/status"))
+NO_TASK = "t-000000000000"
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,32 @@ TABLE = {
     ("POST", "/v1/metrics"): Rights(403, 200, 200, body={}),
     ("POST", "/v1/logs"): Rights(403, 200, 200, body={}),
     ("POST", "/v1/traces"): Rights(403, 200, 200, body={}),
+    # Amy works in a terminal; `tests/tasks` asks the same of agents that take tasks.
+    ("GET", "/agents/{name}/status"): everybody(409),
+    ("POST", "/agents/{name}/shutdown"): owner_only(409),
+    ("GET", "/agents/{name}/config"): itself(409),
+    ("PUT", "/agents/{name}/config"): owner_only(409, body={}),
+    ("POST", "/agents/{name}/task"): owner_only(409, body={"prompt": "x"}),
+    ("GET", "/agents/{name}/tasks"): itself(),
+    ("GET", "/agents/{name}/history"): itself(),
+    ("GET", "/agents/{name}/history/{id}"): itself(404),
+    ("GET", "/agents/{name}/task/{id}"): itself(404),
+    ("GET", "/agents/{name}/task/{id}/events"): itself(404),
+    ("GET", "/agents/{name}/task/{id}/debug"): itself(404),
+    ("POST", "/agents/{name}/task/{id}/cancel"): owner_only(404),
+    ("POST", "/agents/{name}/task/{id}/continue"): owner_only(404, body={"prompt": "x"}),
+    ("POST", "/agents/{name}/task/{id}/end"): owner_only(404),
+    ("GET", "/tasks"): owner_only(),
+    ("POST", "/tasks"): owner_only(400, body={}),
+    ("GET", "/history"): owner_only(),
+    ("GET", "/history/{id}"): owner_only(404),
+    ("GET", "/task/{id}"): owner_only(404),
+    ("GET", "/task/{id}/events"): owner_only(404),
+    ("GET", "/task/{id}/debug"): owner_only(404),
+    ("POST", "/task/{id}/cancel"): owner_only(404),
+    ("POST", "/task/{id}/continue"): owner_only(404, body={"prompt": "x"}),
+    ("POST", "/task/{id}/end"): owner_only(404),
+    ("GET", "/projects"): owner_only(),
 }
 ROWS = [pytest.param(route, id=f"{route[0]} {route[1]}") for route in TABLE]
 
@@ -98,6 +127,11 @@ def routes_of(app: FastAPI) -> set[tuple[str, str]]:
     return found | {(verb.upper(), path) for path, verbs in described for verb in verbs}
 
 
+def filled(path: str, name: str = "amy") -> str:
+    """The path of a route with a name and an id of the right form."""
+    return path.format(name=name, id=1 if path.startswith("/approvals") else NO_TASK)
+
+
 def request(
     where: int | Path,
     route: tuple[str, str],
@@ -113,7 +147,7 @@ def request(
     return ask(
         where,
         method,
-        path.format(name=name, id=1),
+        filled(path, name),
         headers,
         TABLE[route].body,
         token=token,
@@ -178,7 +212,10 @@ def test_b6_a_door_takes_no_other_token(inside: Inside, route: tuple[str, str]) 
 
 
 def test_b6_tcp_needs_a_token_that_is_known(inside: Inside, route: tuple[str, str]) -> None:
-    refusal(request(inside.port, route), 401, "unauthorized")
+    if route in OPEN:
+        assert request(inside.port, route).status == TABLE[route].other
+    else:
+        refusal(request(inside.port, route), 401, "unauthorized")
     for wrong in ("Bearer bullpen_" + "x" * 43, "Bearer ", "Bearer", "", "Basic b3duZXI6"):
         answer = request(inside.port, route, headers={"Authorization": wrong})
         refusal(answer, 401, "unauthorized")
@@ -245,7 +282,7 @@ def test_b6_no_answer_holds_a_token_or_its_hash(inside: Inside) -> None:
     for method, path in TABLE:
         if method == "GET" and (method, path) != STREAM:
             for text in ("", "?text=1"):
-                answer = ask(inside.socket, method, path.format(name="amy") + text)
+                answer = ask(inside.socket, method, filled(path) + text)
                 assert not [s for s in secrets if s.encode() in answer.body], path
 
 

@@ -27,9 +27,12 @@ from bullpen.cli.task_text import (
     task_lines,
     verdict,
 )
+from bullpen.client import tasks
+from bullpen.client.hub import HubClient
 from bullpen.client.tasks import Event, parse
 from bullpen.errors import BullpenError
 from bullpen.model.task import Error, Shown
+from bullpen.paths import Home
 from bullpen.text import width
 
 ID = "t-0123456789ab"
@@ -173,6 +176,17 @@ def test_events_are_parsed(block: bytes, event: Event) -> None:
 def test_an_event_knows_the_run_that_it_is_of() -> None:
     assert Event("text", {}, "12.5.0").run == 12
     assert Event("state", {}).run == 0
+
+
+def test_patience_with_a_hub_that_stays_away_has_an_end(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "PATIENCE_SECONDS", 0.5)
+    began = time.monotonic()
+    with pytest.raises(BullpenError, match=f"lost sight of task {ID}") as caught:
+        list(tasks.follow(HubClient(Home(home), start=False), ID))
+    assert time.monotonic() - began > 0.5
+    assert caught.value.hint.endswith(f"bullpen task show {ID}")
 
 
 # ── the end ──

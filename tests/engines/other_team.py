@@ -134,6 +134,7 @@ class Headless:
         self.program: Home = made_program(tmp_path, engine, model)
         self.session = tmp_path / "session"
         self.session.mkdir()
+        (self.session / "run").mkdir()
 
     def start(self, prompt: str, conversation: str = "", **fields: Any) -> Start:
         """With these fields of the role."""
@@ -147,6 +148,7 @@ class Headless:
             agent="amy",
             cwd=str(self.program.work),
             session=self.session,
+            run=self.session / "run",
             person=self.program.home,
             env={
                 **self.program.env,
@@ -164,6 +166,8 @@ class Headless:
         prepared = self.engine.prepare_run(start)
         for name, text in prepared.files.items():
             (self.session / name).write_text(text)
+        for name, text in prepared.run_files.items():
+            (start.run / name).write_text(text)
         self.engine.make_ready(start, prepared)
         env = {**start.env, **prepared.env, **start.role.env}
         ran = self.program.run(list(prepared.argv), "", 60, env)

@@ -394,7 +394,7 @@ def test_e7_a_headless_run_succeeds_uses_a_tool_and_is_continued(headless: Headl
     assert ran.code == 0, ran.err
     begun = lines[0]
     assert isinstance(begun, Begun)
-    assert lines[1:3] == [Used("Bash"), Said("done")]
+    assert lines[1:3] == [Used("Bash", "/bin/bash -lc 'echo hi'"), Said("done")]
     assert lines[3:] == [Outcome("", "", "", input_tokens=200, output_tokens=20)]
     ran, lines = headless.run(headless.start("[[say again]]", begun.conversation))
     assert (ran.code, lines[0], lines[1]) == (0, begun, Said("again"))

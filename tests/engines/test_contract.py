@@ -417,10 +417,15 @@ def test_a_plain_program_has_nothing_of_its_own_in_a_sandbox(given_start: Start)
     assert engine.programs(start) == ()  # cat is of the system
 
 
-def test_a_plain_program_takes_no_tasks(given_start: Start) -> None:
+def test_a_plain_programs_task_is_its_input(given_start: Start) -> None:
     engine = ENGINES["command"]
-    with pytest.raises(BullpenError, match="takes no tasks"):
-        engine.prepare_run(for_engine(given_start, engine, "x"))
+    start = replace(for_engine(given_start, engine, "do \ud800 it"), run=given_start.session)
+    prepared = engine.prepare_run(start)
+    (file,) = prepared.run_files
+    assert prepared.run_files[file] == "do ? it"
+    assert str(start.run / file) in prepared.argv
+    assert engine.read_line(b"a line\r") == (Said("a line", is_line=True),)
+    assert [engine.outcome_of_exit(code, None, "").fault for code in (0, 1)] == ["", "claude_error"]
 
 
 # -- what comes back -------------------------------------------------------------------------

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bullpen.sandboxes import limits
+from bullpen.sandboxes import limits, relay
 from bullpen.sandboxes.base import Git, Policy, Wrapped
 from bullpen.sandboxes.bubblewrap import BUBBLEWRAP
+from tests.conftest import wait_until
 from tests.sandboxes import attacks
 
 T = TypeVar("T")
@@ -116,6 +117,7 @@ class Place:
         self.write("person/.config/git/ignore", "*.pyc\n")
         self.write("person/.config/git/credentials")
         self.write("elsewhere/secret")
+        shutil.copy(relay.__file__, self.root / "relay.py")
         self.write("programs/tool", "#!/bin/sh\necho tool\n").chmod(0o755)
         for name in ("state.db", "credentials/api-token", "claude-config/default/.claude.json"):
             self.write(f"home/{name}")
@@ -207,6 +209,8 @@ class Place:
 
         def work() -> Wrapped:
             os.environ.update(HOME=str(self.person), XDG_CONFIG_HOME=str(self.person / ".config"))
+            if self.uid == ORDINARY:
+                relay.__file__ = str(self.root / "relay.py")  # ours may be out of its sight, too
             BUBBLEWRAP.prepare(policy)
             return BUBBLEWRAP.wrap(tuple(argv), given, policy, without)
 
@@ -260,5 +264,12 @@ def made(uid: int) -> Iterator[Place]:
     finally:
         for thing in place.open_things:
             thing.close()
-        limits.sweep(place.home, [])
+        group = limits.find().pids
+        if group:
+            # The kernel lets a group go a moment after its last process.
+            wait_until(lambda: limits.sweep(place.home, []) == [] == _left(group, place.home))
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _left(group: limits.Group, home: Path) -> list[Path]:
+    return list(group.parent.glob(f"{limits.prefix(home)}*"))

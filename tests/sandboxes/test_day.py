@@ -222,6 +222,23 @@ def test_x5_links_in_the_repository_are_removed_before_git_outside_follows_them(
         assert startup.read_text().endswith("commit: Mine\n") != is_cleared
 
 
+def test_x2_an_ssh_agent_that_is_given_can_be_used(place: Place) -> None:
+    directory = place.root / "elsewhere" / "agent"
+    directory.mkdir()
+    place.listen(directory / "sock")
+    (directory / "beside").write_text("hidden")
+    place.own()
+    script = (
+        "import os, socket; s = socket.socket(socket.AF_UNIX);"
+        "s.connect(os.environ['SSH_AUTH_SOCK']); print(os.listdir(os.path.dirname(s.getpeername())))"
+    )
+    env = {"SSH_AUTH_SOCK": str(directory / "sock")}
+    policy = place.policy(ssh_agent=directory / "sock")
+    done = place.run([PYTHON, "-c", script], policy, env=env)
+    assert done.stdout == b"['sock']\n", done.stderr
+    assert place.run([PYTHON, "-c", script], place.policy(), env=env).returncode != 0
+
+
 # ── signals and terminals ────────────────────────────────────────────────────
 
 
@@ -282,7 +299,8 @@ def test_x2_job_control(place: Place) -> None:
     wait_until(lambda: re.search(r"[$#] $", heard()) is not None)
     shell = os.tcgetpgrp(master)
     os.write(master, b"sleep 500\n")
-    wait_until(lambda: os.tcgetpgrp(master) != shell)
+    # Before it is that program, it ignores the key as its shell does.
+    wait_until(lambda: Path(f"/proc/{os.tcgetpgrp(master)}/comm").read_text() == "sleep\n")
     os.write(master, b"\x1a")
     wait_until(lambda: "Stopped" in heard() and os.tcgetpgrp(master) == shell)
     os.write(master, b"fg\n")

@@ -247,7 +247,6 @@ def test_x5_each_attempt_works_without_the_lines_that_stop_it_and_is_blocked_wit
     with surroundings(place) as target:
         if one not in able(place, target):
             pytest.skip("this user could not do it without walls, either")
-        use_git_outside(place)
         place.wrap(["true"], battery_policy(place))  # prepares
         before = outside_files(place)
         policy = battery_policy(place)

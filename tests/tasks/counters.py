@@ -55,9 +55,14 @@ class Counting(Desk):
     def kill_holder(self, task: str, run: int) -> None:
         """Of that run, with -9; its program goes with it."""
         found = self.task(task)
-        place = self.pen.session(found["agent"]) / "tasks" / task / str(run)
+        name = PROMPT.findall(found["prompt"])[-1][0]
+        self.kill_holder_of(found["agent"], task, run, name)
+
+    def kill_holder_of(self, agent: str, task: str, run: int, name: str) -> None:
+        """The same without asking a hub."""
+        place = self.pen.session(agent) / "tasks" / task / str(run)
         record = json.loads((place / "holder.json").read_text())
-        self.killed |= set(PROMPT.findall(found["prompt"])[-1])
+        self.killed.add(name)
         kill(record["pid"])
         wait_until(lambda: not alive(record["child"]))
 

@@ -4,6 +4,7 @@ Its prompt says what it does, in the last `[[…]]` of it:
 
     [[count NAME SECONDS]]    be at work for so long, then say "done NAME"
     [[count NAME hold]]       until `Journal.release(NAME)`
+    [[count NAME hold LINES]] the same, and say so many lines meanwhile: "NAME 1", "NAME 2", …
 
 While it is at work it has two locks, one of its name and one of its agent: files that it makes (so
 that two at once are seen), and on which it has a flock (so that one whose program was killed is not
@@ -28,7 +29,9 @@ from pathlib import Path
 
 VERSION = "2.1.325 (Claude Code)"
 LONGEST_SECONDS = 120.0
-PROMPT = re.compile(r"\[\[count (\S+) (\S+)\]\]")
+LINE_SECONDS = 0.02
+USAGE = {"input_tokens": 10, "output_tokens": 1}
+PROMPT = re.compile(r"\[\[count (\S+) (\S+?)(?: (\d+))?\]\]")
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,13 @@ class Journal:
 
     def program(self, path: Path) -> Path:
         """A program that writes here. It says its version without starting Python: a hub asks
-        every agent's for it whenever it starts."""
+        every agent's for it whenever it starts. Not while there is a file `starting`."""
         words = (sys.executable, "-I", "-S", __file__, str(self.directory))
+        starting = shlex.quote(str(self.directory / "starting"))
         path.write_text(
-            f'#!/bin/sh\n[ "$1" = --version ] && echo "{VERSION}" && exit\n'
+            f'#!/bin/sh\nif [ "$1" = --version ]; then\n'
+            f"  while [ -e {starting} ]; do sleep 0.02; done\n"
+            f'  echo "{VERSION}"; exit\nfi\n'
             f'exec {" ".join(map(shlex.quote, words))} "$@"\n'
         )
         path.chmod(0o755)
@@ -141,7 +147,7 @@ class Keeper:
 def main() -> int:
     directory, words = Path(sys.argv[1]), sys.argv[2:]
     text = json.loads(sys.stdin.readline())["message"]["content"]
-    name, how_long = PROMPT.findall(text)[-1]
+    name, how_long, lines = PROMPT.findall(text)[-1]
     conversation = _after(words, "--resume") or _after(words, "--session-id")
     keeper = Keeper(directory, name)
 
@@ -154,16 +160,17 @@ def main() -> int:
         with keeper.lock(f"task-{name}"), keeper.lock(f"agent-{keeper.agent}"):
             keeper.note("start")
             _say({"type": "system", "subtype": "init", "session_id": conversation})
-            usage = {"input_tokens": 10, "output_tokens": 1}
-            block = {"type": "text", "text": f"at {name}"}
-            _say({"type": "assistant", "message": {"id": "m", "content": [block], "usage": usage}})
+            _speak("m0", f"at {name}")
+            for number in range(1, int(lines or 0) + 1):
+                _speak(f"m{number}", f"{name} {number}")
+                time.sleep(LINE_SECONDS)
             _work(directory, name, how_long)
             keeper.note("end")
     except SystemExit as end:
         keeper.note("ended")
         return int(str(end.code))
     line = {"type": "result", "subtype": "success", "is_error": False, "session_id": conversation}
-    _say({**line, "result": f"done {name}", "total_cost_usd": 0.001, "usage": usage})
+    _say({**line, "result": f"done {name}", "total_cost_usd": 0.001, "usage": USAGE})
     return 0
 
 
@@ -172,6 +179,11 @@ def _work(directory: Path, name: str, how_long: str) -> None:
     until = time.monotonic() + (LONGEST_SECONDS if held else float(how_long))
     while time.monotonic() < until and not (held and (directory / f"{name}.go").exists()):
         time.sleep(0.01 if held else max(0.0, until - time.monotonic()))
+
+
+def _speak(id: str, text: str) -> None:
+    block = {"type": "text", "text": text}
+    _say({"type": "assistant", "message": {"id": id, "content": [block], "usage": USAGE}})
 
 
 def _after(words: list[str], option: str) -> str:

@@ -21,6 +21,7 @@ from tests.tasks.desk import SECONDS, Desk
 
 OVER = ("completed", "failed", "cancelled")
 KEPT = "as it is"
+FREE: dict[str, Any] = {"permissions": {"allow": ["Bash"]}}  # of a role: nobody is asked
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Office(Desk):
 
     def seat(self, name: str = "amy", **file: Any) -> Seated:
         port = self.free_port()
-        self.agent(name, **{"walls": False, "port": port, **file})
+        self.agent(name, **{"walls": False, "role": FREE, "port": port, **file})
         return self.seated(name, port)
 
     def seated(self, name: str, port: int) -> Seated:
@@ -115,7 +116,7 @@ class Office(Desk):
 
     def write_file(self, name: str, **fields: Any) -> Path:
         """An agent's file and a role, without a start."""
-        self.team.role(name, sandbox={"enabled": False})
+        self.team.role(name, sandbox={"enabled": False}, **FREE)
         path = self.pen.root / "agents" / f"{name}.yaml"
         path.write_text(json.dumps({"role": name, **fields}))
         return path

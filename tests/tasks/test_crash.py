@@ -347,14 +347,20 @@ def test_t11_hub_killed_while_it_takes_up_tasks_loses_none(crashing: Crashing, s
 
 
 def start_paused(crashing: Crashing, spec: str) -> None:
-    """A hub that stands still there until all its agents could take tasks, and then some."""
+    """A hub that stands still there until all its agents could take tasks, and then some: what
+    it does not know yet it must not give to them."""
+    moves = len(crashing.pen.events("", "task.state"))
     with crashing.windows.pause(spec):
         before = len(crashing.pen.logged("takes tasks"))
+        held_up = crashing.journal.directory / "starting"
+        held_up.touch()
         starting = threading.Thread(target=crashing.pen.start)
         starting.start()
         crashing.windows.wait_hit(spec)
+        held_up.unlink()
         wait_until(lambda: len(crashing.pen.logged("takes tasks")) == before + 2)
         quiet_for(0.5)
+        assert len(crashing.pen.events("", "task.state")) == moves
     starting.join(30)
     assert not starting.is_alive()
 

@@ -1,7 +1,6 @@
 """A task from its beginning to its end: what can be asked, what is shown, who gets it."""
 
 import json
-import os
 import uuid
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from bullpen.errors import BullpenError
 from tests.conftest import wait_until
 from tests.engines.team import made_team
+from tests.holder.conftest import alive
 from tests.tasks.desk import Desk
 
 pytestmark = pytest.mark.slow
@@ -312,7 +312,7 @@ def test_an_agent_that_is_stopped_ends_its_task_and_its_program(desk: Desk) -> N
     desk.team.claude.wait_held("one")
     program = json.loads((desk.run_directory(task) / "holder.json").read_text())["child"]
     desk.pen.stop("amy", grace=5)
-    assert not os.path.exists(f"/proc/{program}")
+    assert not alive(program)
     found = desk.task(task)
     assert found["state"] == "cancelled"
     assert found["output"] == "part"

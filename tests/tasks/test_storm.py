@@ -1,23 +1,30 @@
 """Tasks while hubs are killed with -9, again and again: none lost, none done twice."""
 
 import contextlib
+import json
 import os
 import queue
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bullpen.client import wire
 from bullpen.errors import BullpenError
+from bullpen.paths import HUB
 from tests.conftest import wait_until
 from tests.engines.team import made_team
-from tests.hub.conftest import Pen
+from tests.hub.conftest import Pen, kill
+from tests.hub.test_kill_storm import factory_pid
 from tests.tasks.counters import FINAL, Counting, patiently
 
 TASKS, AGENTS, WALLED = 300, 20, 4
@@ -148,3 +155,260 @@ def test_t11_storm_of_kills_of_the_hub_loses_no_task_and_does_none_twice(
         walled += number % 6 == 0
     assert walled > TASKS / 10
     assert ended["completed"] > TASKS * 0.9
+
+
+# ── others than the hub ──
+
+
+def given(counting: Counting, name: str, how_long: str = "hold", agent: str = "amy") -> str:
+    """A task that is at work."""
+    id = counting.give(agent, f"[[count {name} {how_long}]]", env={"WORD": f"word-of-{name}"})
+    wait_until(lambda: counting.journal.of(name) == ["start"])
+    return id
+
+
+@pytest.fixture(params=[False, True], ids=["open", "walled"])
+def amy(counting: Counting, request: pytest.FixtureRequest) -> Counting:
+    """One agent, without walls and then behind them."""
+    counting.counter("amy", "amy", walls=request.param)
+    counting.wait_ready("amy")
+    return counting
+
+
+def test_t11_storm_of_kills_of_the_factory_loses_no_task(counting: Counting) -> None:
+    names = [f"a{number}" for number in range(4)]
+    for name in names:
+        counting.counter(name, "open")
+    for name in names:
+        counting.wait_ready(name)
+    ids = []
+    for number in range(40):
+        body = {"prompt": f"[[count n{number} 0.1]]", "request": uuid.uuid4().hex}
+        ids.append(counting.pen.client().post("tasks", body=body)["task_id"])
+    killed = set()
+    while len(killed) < 8 and len(counting.journal.lines("end")) < 36:
+        pid = factory_pid(counting.pen)
+        begun = len(counting.journal.lines("start"))
+        if pid is not None and pid not in killed:
+            kill(pid)
+            killed.add(pid)
+        wait_until(lambda: len(counting.journal.lines("start")) > begun)  # noqa: B023
+    for id in ids:
+        assert [run["fault"] for run in counting.done(id)["runs"]] == [""]
+    assert len(killed) >= 4
+    assert counting.finals() == Counter(ids)
+    assert set(counting.journal.counted("start").values()) == {1}
+    counting.assert_tidy()
+
+
+def test_t11_killed_holder_is_lost_and_tried_again(amy: Counting) -> None:
+    id = given(amy, "n1")
+    amy.kill_holder(id, 1)
+    wait_until(lambda: amy.journal.counted("start")["n1"] == 2)
+    amy.journal.release("n1")
+    found = amy.done(id)
+    assert [run["fault"] for run in found["runs"]] == ["lost", ""]
+    assert found["output"] == "done n1"
+    assert amy.moves(id) == ["queued", "working", "working", "completed"]
+    amy.assert_tidy()
+
+
+def test_t11_hub_and_holder_killed_together_is_tried_again(amy: Counting) -> None:
+    id = given(amy, "n1")
+    amy.pen.kill_hub()
+    amy.kill_holder_of("amy", id, 1, "n1")
+    amy.journal.release("n1")
+    found = amy.done(id)
+    assert [run["fault"] for run in found["runs"]] == ["lost", ""]
+    assert amy.journal.of("n1") == ["start", "stale", "stale", "start", "end"]
+    assert amy.finals()[id] == 1
+    amy.assert_tidy()
+
+
+def test_t11_holder_killed_each_time_is_lost_in_the_end(counting: Counting) -> None:
+    counting.counter("amy", "amy", max_retries=1)
+    counting.wait_ready("amy")
+    id = given(counting, "n1")
+    counting.kill_holder(id, 1)
+    wait_until(lambda: counting.journal.counted("start")["n1"] == 2)
+    counting.kill_holder(id, 2)
+    found = counting.over(id)
+    assert (found["state"], found["error"]["type"]) == ("failed", "lost")
+    assert counting.finals()[id] == 1
+    wait_until(lambda: counting.status("amy")["state"] == "idle")
+    assert counting.done(counting.give("amy", "[[count n2 0]]"))["output"] == "done n2"
+
+
+# ── the directory of sockets ──
+
+
+def wipe(pen: Pen) -> None:
+    """All that is there; those who listen do not notice."""
+    for path in pen.home.socket(HUB).parent.iterdir():
+        if path.is_socket():
+            path.unlink()
+
+
+def test_t11_task_outlives_the_directory_of_sockets(amy: Counting) -> None:
+    id = given(amy, "n1")
+    hub = amy.pen.pid
+    wipe(amy.pen)
+    assert amy.task(id)["state"] == "working"
+    assert amy.pen.pid == hub
+    amy.journal.release("n1")
+    assert amy.done(id)["output"] == "done n1"
+    assert amy.done(amy.give("amy", "[[count n2 0]]"))["output"] == "done n2"
+    assert amy.journal.of("n1") == ["start", "end"]
+    amy.assert_tidy()
+
+
+def test_t11_task_whose_socket_is_gone_is_cancelled(amy: Counting) -> None:
+    id = given(amy, "n1")
+    wipe(amy.pen)
+    amy.pen.client().post("task", id, "cancel")
+    assert amy.over(id, 25)["state"] == "cancelled"
+    assert amy.journal.of("n1") == ["start", "ended"]
+    amy.assert_tidy()
+
+
+def test_t7_task_whose_socket_is_gone_times_out(amy: Counting) -> None:
+    id = amy.give("amy", "[[count n1 hold]]", timeout_seconds=2)
+    wait_until(lambda: amy.journal.of("n1") == ["start"])
+    wipe(amy.pen)
+    found = amy.over(id, 25)
+    assert (found["state"], found["error"]["type"]) == ("failed", "timeout")
+    amy.assert_tidy()
+
+
+def test_t11_task_is_found_again_after_a_kill_without_sockets(amy: Counting) -> None:
+    id = given(amy, "n1")
+    wipe(amy.pen)
+    amy.pen.kill_hub()
+    assert amy.task(id)["state"] == "working"
+    amy.journal.release("n1")
+    assert amy.done(id)["output"] == "done n1"
+    assert amy.journal.of("n1") == ["start", "end"]
+    assert [run["fault"] for run in amy.task(id)["runs"]] == [""]
+    amy.assert_tidy()
+
+
+# ── hubs beside and after each other ──
+
+
+def test_t11_hubs_started_at_once_do_each_task_once(counting: Counting) -> None:
+    pen = counting.pen
+    for name in ("amy", "bob"):
+        counting.counter(name, "open")
+        counting.wait_ready(name)
+    ids = []
+    for number in range(12):
+        body = {"prompt": f"[[count n{number} 0.2]]", "request": uuid.uuid4().hex}
+        ids.append(pen.client().post("tasks", body=body)["task_id"])
+    for _ in range(3):
+        wait_until(lambda: "working" in counting.states())
+        pen.kill_hub()
+        words = [sys.executable, "-m", "bullpen.hub.main"]
+        env = {**pen.env, "BULLPEN_DIR": str(pen.root)}
+        hubs = [
+            subprocess.Popen(
+                words, env=env, cwd=pen.root, stderr=subprocess.DEVNULL, start_new_session=True
+            )
+            for _ in range(3)
+        ]
+        wait_until(lambda: sum(hub.poll() is None for hub in hubs) == 1, 30)  # noqa: B023
+        wait_until(pen.answers)
+        assert pen.lock_holders() == {hub.pid for hub in hubs if hub.poll() is None}
+    for id in ids:
+        assert [run["fault"] for run in counting.done(id)["runs"]] == [""]
+    assert counting.finals() == Counter(ids)
+    assert set(counting.journal.counted("start").values()) == {1}
+    counting.assert_tidy()
+    pen.kill_hub()
+    for hub in hubs:
+        hub.wait(10)
+
+
+class Reader:
+    """Follows the stream of one task, and resumes wherever it was cut off."""
+
+    def __init__(self, pen: Pen, task: str) -> None:
+        self.pen = pen
+        self.target = f"/task/{task}/events"
+        self.events: list[tuple[str, str, dict[str, Any]]] = []  # name, id, data
+        self.cuts = 0
+        self._after = ""
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        return [data for found, _, data in self.events if found == name]
+
+    def join(self) -> None:
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    def _follow(self) -> None:
+        deadline = time.monotonic() + 60
+        while not self.of("end") and time.monotonic() < deadline:
+            with contextlib.suppress(wire.HubError, OSError):
+                self._read()
+            self.cuts += not self.of("end")
+
+    def _read(self) -> None:
+        headers = {"last-event-id": self._after} if self._after else {}
+        path, rest = str(self.pen.home.socket(HUB)), b""
+        with wire.stream(path, "GET", self.target, headers, timeout=20) as answer:
+            assert answer.status == 200, answer.status
+            for piece in answer:
+                *blocks, rest = (rest + piece).split(b"\n\n")
+                for block in blocks:
+                    self._take(block.decode())
+
+    def _take(self, block: str) -> None:
+        fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
+        if "event" in fields:
+            self._after = fields.get("id", self._after)
+            data = json.loads(fields["data"])
+            self.events.append((fields["event"], fields.get("id", ""), data))
+
+
+@pytest.mark.parametrize("how", ["restart", "kill"])
+def test_t8_hub_restarted_in_the_middle_of_tasks_loses_nothing(amy: Counting, how: str) -> None:
+    amy.counter("bob", "bob")
+    amy.wait_ready("bob")
+    id = given(amy, "n1", "hold 300")
+    reader = Reader(amy.pen, id)
+    ids = []
+    hubs = {amy.pen.pid}
+    for turn in range(3):
+        for number in range(3):
+            body = {
+                "prompt": f"[[count n{turn}{number} 0.3]]",
+                "role": "bob",
+                "request": uuid.uuid4().hex,
+            }
+            ids.append(amy.pen.client().post("tasks", body=body)["task_id"])
+        seen = len(reader.of("text"))
+        wait_until(lambda: len(reader.of("text")) > seen + 10)  # noqa: B023
+        if how == "restart":
+            done = amy.pen.cli("hub", "restart")
+            assert done.code == 0, done.err
+        else:
+            amy.pen.kill_hub()
+            amy.pen.start()
+        hubs.add(amy.pen.pid)
+    assert len(hubs) == 4
+    amy.journal.release("n1")
+    reader.join()
+    assert reader.cuts >= 3
+    texts = [data["text"] for data in reader.of("text")]
+    assert texts == ["at n1", *(f"n1 {number}" for number in range(1, 301))]
+    marks = [mark for _, mark, _ in reader.events if mark]
+    assert len(marks) == len(set(marks))
+    assert len(reader.of("end")) == 1
+    assert reader.of("end")[0]["output"] == "done n1"
+    for each in (id, *ids):
+        assert [run["fault"] for run in amy.done(each)["runs"]] == [""]
+    assert amy.finals() == Counter([id, *ids])
+    assert set(amy.journal.counted("start").values()) == {1}
+    amy.assert_tidy()

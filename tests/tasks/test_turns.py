@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bullpen.model.agent_file import Claude
 from tests.conftest import wait_until
 from tests.holder.conftest import alive
 from tests.tasks.desk import Desk
@@ -41,7 +42,8 @@ def test_t3_cancel_keeps_what_was_said(any_desk: Desk) -> None:
     assert found["state"] == "cancelled"
     assert "so far" in found["output"]
     assert found["error"] is None
-    assert found["token_usage"]["input"] > 0
+    if any_desk.team.claude.model:  # the stand-in tells it only at the end
+        assert found["token_usage"]["input"] > 0
     assert any_desk.moves(task) == ["queued", "working", "cancelling", "cancelled"]
     status, body = any_desk.ask("POST", f"/task/{task}/cancel")
     assert (status, body["error"], body["final_state"]) == (409, "already_completed", "cancelled")
@@ -138,7 +140,7 @@ def test_t5_a_task_that_works_takes_no_further_turn(desk: Desk) -> None:
 
 
 def test_t5_rest_survives_the_hub_and_ends_after_its_time(desk: Desk) -> None:
-    desk.agent("amy", walls=False, keep_open=True, open_timeout="4s")
+    desk.agent("amy", walls=False, keep_open=True, open_timeout="10s")
     task = desk.give("amy", "[[say one]]")
     desk.wait(task, "idle")
     desk.pen.kill_hub()
@@ -148,7 +150,7 @@ def test_t5_rest_survives_the_hub_and_ends_after_its_time(desk: Desk) -> None:
     since = rested["started_at"] + rested["duration_seconds"]
     found = desk.done(task)
     assert found["output"] == "two"
-    assert found["completed_at"] - since > 2
+    assert found["completed_at"] - since > 8
     assert desk.done(desk.give("amy", "x", keep_open=False))["state"] == "completed"
 
 
@@ -213,7 +215,8 @@ def test_t7_time_is_over_and_what_was_said_is_kept(any_desk: Desk) -> None:
     assert found["state"] == "failed"
     assert found["error"] == {"type": "timeout", "message": f"it took longer than {seconds} s"}
     assert "so far" in found["output"]
-    assert found["token_usage"]["input"] > 0
+    if any_desk.team.claude.model:  # the stand-in tells it only at the end
+        assert found["token_usage"]["input"] > 0
     assert seconds <= found["duration_seconds"] < seconds + 8
     assert len(found["runs"]) == 1
     wait_until(lambda: any_desk.pen.state("amy") == "idle")
@@ -221,8 +224,6 @@ def test_t7_time_is_over_and_what_was_said_is_kept(any_desk: Desk) -> None:
 
 
 def test_t7_the_task_s_time_the_agent_s_and_the_default(desk: Desk) -> None:
-    from bullpen.model.agent_file import Claude
-
     assert Claude().timeout == timedelta(minutes=30)
     desk.agent("amy", walls=False, claude={"timeout": "1s"})
     found = desk.over(desk.give("amy", "[[hold one]]"))
@@ -233,9 +234,18 @@ def test_t7_the_task_s_time_the_agent_s_and_the_default(desk: Desk) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_t7_time_goes_on_without_the_hub(desk: Desk, when: str) -> None:
-    """Killed before the time is over, or right after it told the program to end."""
-    code = STUBBORN.replace('say("I heard that")', "sys.exit(say('I heard that'))")
-    desk.program(code)
+    """Killed before the time is over, or after it told the program to end, and before that did."""
+    desk.program("""
+def leave(*_):
+    say("I heard that")
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    sys.exit(143)
+signal.signal(signal.SIGTERM, leave)
+say("part")
+while True:
+    time.sleep(0.05)
+""")
     desk.agent("amy", walls=False)
     task = desk.give("amy", "x", timeout_seconds=3)
     desk.wait_said(task)
@@ -244,11 +254,14 @@ def test_t7_time_goes_on_without_the_hub(desk: Desk, when: str) -> None:
         log = desk.run_directory(task) / "output.log"
         wait_until(lambda: b"heard" in log.read_bytes())
         desk.pen.kill_hub()
-        states = desk.moves(task)
-        assert states[-1] in ("working", "failed")
+        assert alive(program)
+        assert desk.moves(task)[-1] == "working"
+        next((desk.pen.session("amy") / "work").iterdir()).joinpath("go").touch()
+        wait_until(lambda: not alive(program))
     else:
         desk.pen.kill_hub()
         assert alive(program)
+        next((desk.pen.session("amy") / "work").iterdir()).joinpath("go").touch()
         began = desk.pen.events("", "task.state")[-1]["time"]
         wait_until(lambda: time.time() > began + 3)
     found = desk.over(task)
@@ -341,7 +354,10 @@ def test_an_agent_s_own_budget_ends_its_task(desk: Desk) -> None:
                                             "startTimeUnixNano": str(time.time_ns()),
                                             "attributes": [
                                                 {"key": "type", "value": {"stringValue": "input"}},
-                                                {"key": "session.id", "value": {"stringValue": "s"}},
+                                                {
+                                                    "key": "session.id",
+                                                    "value": {"stringValue": "s"},
+                                                },
                                             ],
                                         }
                                     ],

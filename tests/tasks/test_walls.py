@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.hub.walls import install_roots
+from bullpen.hub.walls import entry_roots
 from tests.tasks.desk import Desk
 
 PERSON = Path("/home/me")
@@ -29,12 +29,12 @@ def bash(command: str) -> str:
     ],
 )
 def test_x2_the_install_root_of_every_entry_of_path(entry: str, roots: set[str]) -> None:
-    assert set(map(str, install_roots(Path(entry), PERSON))) == roots
+    assert set(map(str, entry_roots(Path(entry), PERSON))) == roots
 
 
 @pytest.mark.parametrize("entry", [".local/bin", ".cargo/bin"])
 def test_x2_where_logins_lie_beside_programs_not_all_is_shown(entry: str) -> None:
-    roots = set(install_roots(PERSON / entry, PERSON))
+    roots = set(entry_roots(PERSON / entry, PERSON))
     assert PERSON / entry in roots
     for secret in (".cargo/credentials.toml", ".local/share/keyrings/login.keyring"):
         assert not any((PERSON / secret).is_relative_to(root) for root in roots)

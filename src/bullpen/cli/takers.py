@@ -32,7 +32,7 @@ def ensure_running(hub: HubClient, name: str) -> None:
         return
     found = find_agent(hub, name)
     if found is None or not found["running"]:
-        say(f"{name} is not running: started from agents/{name}.yaml")
+        say(f"{name} is not running: starting it (agents/{name}.yaml)")
         tasks.start_agent(hub, caller(), name, None)
 
 

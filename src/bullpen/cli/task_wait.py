@@ -126,6 +126,8 @@ class Waiting:
 
     def _take(self, event: Event) -> None:
         self._seen = see(self._seen, event)
+        if event.name == "taken":
+            self._name = event.data["agent"]
         if event.name == "approval" and self._seen.approval:
             self._line.wipe()
             say(
@@ -225,13 +227,17 @@ class _Feed:
     def _look(self, home: Home, id: str) -> None:
         """A run that waits for a person says nothing of it: the inbox does. Starts no hub."""
         hub, before = HubClient(home, start=False), 0
+        taker: str | None = None
         while True:
             time.sleep(LOOK_SECONDS)
             try:
                 agent = tasks.get(hub, id).agent
                 waiting = hub.get("approvals")["approvals"]
-            except BullpenError:
+            except (BullpenError, OSError):
                 continue
+            if agent != taker:
+                taker = agent
+                self._events.put(Event("taken", {"agent": agent}))
             mine = [one for one in waiting if one["agent"] == agent]
             number = mine[0]["id"] if mine else 0
             if number != before:

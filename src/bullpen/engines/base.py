@@ -95,9 +95,10 @@ class Begun:
 
 @dataclass(frozen=True)
 class Said:
-    """The model said something."""
+    """The model said something. `is_line`: a line of a longer text, not a text of its own."""
 
     text: str
+    is_line: bool = False
 
 
 @dataclass(frozen=True)
@@ -306,6 +307,10 @@ class Engine(Protocol):
     def read_line(self, line: bytes) -> tuple[Line, ...]:
         """What one line of a headless run's output says; nothing for what nobody needs. `Reader`
         reads a whole run."""
+        ...
+
+    def outcome_of_exit(self, code: int | None, signal: int | None, stderr_tail: str) -> Outcome:
+        """What a run came to that ended without telling."""
         ...
 
     def writable(self, start: Start) -> tuple[Path, ...]:
@@ -550,6 +555,9 @@ class NoConversation:
 
     def read_line(self, line: bytes) -> tuple[Line, ...]:
         return ()
+
+    def outcome_of_exit(self, code: int | None, signal: int | None, stderr_tail: str) -> Outcome:
+        return outcome_of_exit(code, signal, stderr_tail)
 
     def writable(self, start: Start) -> tuple[Path, ...]:
         return ()

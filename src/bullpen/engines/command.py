@@ -1,15 +1,30 @@
 """Any program at all: held, not understood.
 
-It has no prompt and no conversation to resume. What it does is unknown unless it says so
-itself with `bullpen hook`.
+In a terminal it has no prompt and no conversation to resume. What it does is unknown unless it says
+so itself with `bullpen hook`. A task is its standard input, what it prints is the result, and its
+exit code says whether it went well.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from bullpen.engines.base import Engine, NoConversation, Prepared, Start, observe_hook
+from bullpen.engines.base import (
+    Engine,
+    Line,
+    NoConversation,
+    Outcome,
+    Prepared,
+    Said,
+    Start,
+    observe_hook,
+    run_file,
+    sound,
+)
+from bullpen.engines.own_home import fed
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.state import Told
+
+PROMPT = "prompt.txt"
 
 
 class Command(NoConversation):
@@ -17,7 +32,7 @@ class Command(NoConversation):
 
     name = "command"
     missing = "it reports no state"
-    lacks: tuple[str, ...] = ("prompts", "conversations", "permissions")
+    lacks: tuple[str, ...] = ("prompts in a terminal", "conversations", "permissions", "usage")
 
     def prepare(self, start: Start) -> Prepared:
         if start.role is None:
@@ -30,6 +45,21 @@ class Command(NoConversation):
             )
         line = " ".join(start.prompt.split()).encode() + b"\n" if start.prompt else b""
         return Prepared((*start.role.command, *start.words), first_input=line)
+
+    def prepare_run(self, start: Start) -> Prepared:
+        if start.role is None:
+            raise BullpenError("a run needs a role", kind=Kind.INVALID)
+        file = run_file(start, PROMPT)
+        argv = fed(file, (*start.role.command, *start.words))
+        return Prepared(argv, run_files={PROMPT: sound(start.prompt)})
+
+    def read_line(self, line: bytes) -> tuple[Line, ...]:
+        return (Said(line.decode("utf-8", "replace").rstrip("\r"), is_line=True),)
+
+    def outcome_of_exit(self, code: int | None, signal: int | None, stderr_tail: str) -> Outcome:
+        if code == 0:
+            return Outcome("", "", "")
+        return super().outcome_of_exit(code, signal, stderr_tail)
 
     def observe(self, hook: Mapping[str, Any], at: float) -> Told | None:
         return observe_hook(hook, at)

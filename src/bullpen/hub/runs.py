@@ -22,7 +22,6 @@ from bullpen.engines.base import (
     Said,
     Spent,
     Used,
-    outcome_of_exit,
 )
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import held, holders
@@ -39,6 +38,7 @@ RELEASE_SECONDS = 0.01
 LEAVE_SECONDS = 30.0
 LINGER_SECONDS = 30.0  # a program that has said its result, and does not end
 ASK_AGAIN_SECONDS = (0.02, 0.1, 0.5, 2.0)
+NEW_LINE, NEW_TEXT = "\n", "\n\n"
 OUTPUT, ERRORS = "output.log", "stderr.log"
 
 
@@ -79,7 +79,7 @@ class Told:
                 self.conversation = line.conversation or self.conversation
                 self.warnings += line.problems
             case Said():
-                self._say(line.text)
+                self._say(f"{NEW_LINE if line.is_line else NEW_TEXT}{line.text}")
                 self.tool = ""
             case Used():
                 self.tool = f"{line.tool} ({line.detail})" if line.detail else line.tool
@@ -102,7 +102,7 @@ class Told:
 
     @property
     def said(self) -> str:
-        return "\n\n".join(filter(None, self.texts))
+        return "".join(text for text in self.texts if text != NEW_TEXT).strip("\n")
 
     @property
     def text(self) -> str:
@@ -168,7 +168,7 @@ async def follow(place: Place, engine: Engine, told: Told, news: Callable[[], No
     for fact in await asyncio.to_thread(reader.last):
         told.take(fact.line)
     await _released(place)
-    return await asyncio.to_thread(_ended, place, told, record)
+    return await asyncio.to_thread(_ended, place, engine, told, record)
 
 
 async def _listen(
@@ -239,7 +239,9 @@ async def _released(place: Place) -> None:
         await asyncio.sleep(RELEASE_SECONDS)
 
 
-def _ended(place: Place, told: Told, record: dict[str, Any] | None) -> Ended:
+def _ended(
+    place: Place, engine: Engine, told: Told, record: dict[str, Any] | None
+) -> Ended:
     if record is None:
         found = held.find_holder(place.directory, place.tag)
         if found is not None:
@@ -250,7 +252,7 @@ def _ended(place: Place, told: Told, record: dict[str, Any] | None) -> Ended:
     outcome = told.outcome
     if outcome is None:
         said = tail(place.directory / ERRORS, ERROR_BYTES)
-        outcome = outcome_of_exit(ended.code, ended.signal, said)
+        outcome = engine.outcome_of_exit(ended.code, ended.signal, said)
     return Ended(outcome, ended.at, ended.code, ended.signal)
 
 

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -27,15 +27,16 @@ from bullpen.hub.threads import in_loose_thread
 from bullpen.model.agent import Agent
 from bullpen.model.agent_file import AgentFile
 from bullpen.model.component import CurrentTask, Level, Phase, Status
-from bullpen.model.event import Draft, Event
+from bullpen.model.event import Draft
 from bullpen.model.launch import Launch
-from bullpen.model.task import Resting, Task
+from bullpen.model.task import Failed, Resting, Task
 
 log = logging.getLogger("bullpen.hub")
 
 VERSION_SECONDS = 60.0
 LOOK_SECONDS = 5.0
 FREE_SECONDS = 30.0
+FOLLOW_SECONDS = 3600.0
 LEVELS: tuple[Level, ...] = get_args(Level)  # the quietest last
 
 # Looked at when it starts; everything else at each task.
@@ -74,6 +75,7 @@ class Seat:
     journal: Journal = field(default_factory=lambda: Journal(log))
     checking: asyncio.Task[None] | None = None
     draining: asyncio.Task[None] | None = None
+    following: asyncio.Task[None] | None = None
 
     def note(self, level: Level, message: str, **fields: object) -> None:
         """Into its log, if that is not too quiet for it."""
@@ -110,6 +112,7 @@ class Seats:
             await self.ports.open(agent.name, worker.file.port)
         seat.note("info", "started", port=worker.file.port)
         seat.checking = asyncio.create_task(self._check(agent, seat), name=f"seat of {agent.name}")
+        seat.following = asyncio.create_task(self._follow(agent.name, seat))
 
     async def reopen(self, agent: Agent) -> None:
         """The same for one that an earlier hub started: what is wrong now does not end it."""
@@ -140,7 +143,8 @@ class Seats:
     def _leave(self, name: str) -> None:
         self.ports.close(name)
         seat = self._seats.pop(name, None)
-        for work in (seat.checking, seat.draining) if seat is not None else ():
+        works = (seat.checking, seat.draining, seat.following) if seat is not None else ()
+        for work in works:
             if work is not None and work is not asyncio.current_task():
                 work.cancel()
 
@@ -244,16 +248,21 @@ class Seats:
             )
         return seat
 
-    def notice(self, events: Iterable[Event]) -> None:
-        """Told of every committed event: the moves of tasks are in their agents' logs."""
-        for event in events:
-            seat = self._seats.get(event.agent) if event.kind == "task.state" else None
-            if seat is not None:
-                state = str(event.data["state"])
-                fields = {"task": event.data["task"]}
-                if state == "failed":
-                    fields["type"] = event.data["error"]["type"]
-                seat.note(TASK_LEVELS.get(state, "info"), f"a task is {state}", **fields)
+    async def _follow(self, name: str, seat: Seat) -> None:
+        """The moves of its tasks, for its log; of quick ones perhaps not all, but each end."""
+        board, last = self._tasks.board, None
+        while True:
+            task = self._tasks.current(name)
+            if last is not None and not last.is_over and (task is None or task.id != last.id):
+                with contextlib.suppress(BullpenError):  # no longer kept
+                    last = await board.get(last.id)
+                    _note_task(seat, last)
+                last = None
+                continue
+            if task is not None and (last is None or task.state != last.state):
+                _note_task(seat, task)
+            last = task
+            await board.next_news(FOLLOW_SECONDS)
 
     # ── leaving ──
 
@@ -392,8 +401,8 @@ async def _logged(work: Coroutine[Any, Any, None], seat: Seat) -> None:
 def find_version(engine: str, env: Mapping[str, str]) -> str:
     """Of the engine's program; raises if there is none that serves. Blocks."""
     needed = PROGRAMS.get(engine)
-    if needed is None:
-        raise BullpenError(f"agents of type {engine} take no tasks", kind=Kind.UNSUPPORTED)
+    if needed is None:  # whatever program the role names
+        return ""
     program = find_program(env, needed.variable, needed.program, needed.package)
     done = proc.run([program, "--version"], env=dict(env), timeout=VERSION_SECONDS)
     version = parse_version(done.text)
@@ -451,6 +460,13 @@ def _has_comments(text: str) -> bool:
 
 def _words(error: BullpenError) -> str:
     return f"{error.message} · {error.hint}" if error.hint else error.message
+
+
+def _note_task(seat: Seat, task: Task) -> None:
+    fields = {"task": task.id}
+    if isinstance(task.status, Failed):
+        fields["type"] = task.status.error.type
+    seat.note(TASK_LEVELS.get(task.state, "info"), f"a task is {task.state}", **fields)
 
 
 def _rests(task: Task) -> bool:

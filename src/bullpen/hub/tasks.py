@@ -55,6 +55,7 @@ class Tasks:
         self._submitting = asyncio.Lock()
         self.may_take: Callable[[str], bool] = lambda _name: True
         """Whether an agent is ready; set by who watches over agents that take tasks."""
+        self._is_loaded = False
         self._is_closed = False
 
     # ── what the API asks ──
@@ -258,8 +259,8 @@ class Tasks:
 
     def dispatch(self) -> None:
         """Give tasks that wait to agents that are free."""
-        if self._is_closed:
-            return
+        if self._is_closed or not self._is_loaded:
+            return  # who is free is not known before all tasks are
         waiting = [
             live
             for live in self.board.live.values()
@@ -307,6 +308,7 @@ class Tasks:
         for live in list(self.board.live.values()):
             if live.task.agent:
                 self._drive(live)
+        self._is_loaded = True
         self.dispatch()
 
     async def _sweep(self) -> None:

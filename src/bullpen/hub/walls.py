@@ -168,10 +168,10 @@ def _programs(search_path: str, person: Path) -> Iterator[Path]:
     """The install roots of everything on PATH, and of Bullpen itself: its hooks run inside."""
     yield from (Path(sys.prefix), Path(sys.base_prefix), Path(bullpen.__file__).parents[1])
     for entry in filter(None, search_path.split(os.pathsep)):
-        yield from install_roots(Path(entry), person)
+        yield from entry_roots(Path(entry), person)
 
 
-def install_roots(entry: Path, person: Path) -> Iterator[Path]:
+def entry_roots(entry: Path, person: Path) -> Iterator[Path]:
     """What programs in that directory need. Pure."""
     if not entry.is_absolute():
         return

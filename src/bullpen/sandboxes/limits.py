@@ -88,7 +88,7 @@ def sweep(home: Path, running: Collection[Path], limits: Limits | None = None) -
     kept = {_name(home, session) for session in running}
     removed = []
     for place in _places(limits or find()):
-        for group in place.glob(f"{_prefix(home)}*"):
+        for group in place.glob(f"{prefix(home)}*"):
             if group.name not in kept:
                 with contextlib.suppress(OSError):
                     group.rmdir()
@@ -107,12 +107,13 @@ def _places(limits: Limits) -> set[Path]:
     return {group.parent for group in (limits.pids, limits.memory) if group}
 
 
-def _prefix(home: Path) -> str:
+def prefix(home: Path) -> str:
+    """How the names of all groups of one home begin."""
     return f"bullpen-{_short(home)}-"
 
 
 def _name(home: Path, session: Path) -> str:
-    return f"{_prefix(home)}{session.name[:80]}-{_short(session)}"
+    return f"{prefix(home)}{session.name[:80]}-{_short(session)}"
 
 
 def _short(path: Path) -> str:

@@ -23,7 +23,7 @@ ETC_FILES = (
     *("resolv.conf", "hosts", "host.conf", "nsswitch.conf", "gai.conf", "protocols", "services"),
     *("ld.so.cache", "ld.so.conf", "localtime", "timezone", "locale.alias", "mime.types", "magic"),
     *("os-release", "debian_version", "gitconfig", "npmrc", "pip.conf", "inputrc", "profile"),
-    *("bash.bashrc", "shells"),
+    *("bash.bashrc", "shells", "ssh/ssh_config"),
 )
 ETC_DIRECTORIES = (
     *("alternatives", "crypto-policies", "fonts", "java-17-openjdk", "java-21-openjdk"),
@@ -111,7 +111,6 @@ def _person(policy: Policy) -> Iterator[Line]:
     shown = [person / ".gitconfig", person / ".config" / "git"]
     if policy.ssh_agent:
         shown += [person / ".ssh" / "known_hosts", person / ".ssh" / "config"]
-        shown += [Path("/etc/ssh/ssh_config"), Path("/etc/ssh/ssh_config.d")]
         # A mounted socket outlives no restart of the agent; its directory may hold others.
         yield Line("ssh-agent", policy.ssh_agent, bind("--ro-bind", policy.ssh_agent))
     for path in shown:

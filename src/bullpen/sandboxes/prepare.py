@@ -57,6 +57,7 @@ def write_walls(policy: Policy) -> None:
 def _write(path: Path, content: bytes) -> None:
     """Only if need be. By a rename: sandboxes that run read it."""
     if not path.exists() or path.read_bytes() != content:
+        path.parent.mkdir(exist_ok=True)
         beside = path.with_name(f".{path.name}.new")
         beside.write_bytes(content)
         beside.chmod(0o644)

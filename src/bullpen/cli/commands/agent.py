@@ -10,11 +10,11 @@ from bullpen.cli import output
 from bullpen.cli.caller import caller
 from bullpen.cli.commands.role import complete_roles
 from bullpen.cli.connect import connect
-from bullpen.cli.takers import complete_takers
+from bullpen.cli.takers import complete_takers, find_agent
 from bullpen.cli.task_options import seconds_of
 from bullpen.client import tasks
 from bullpen.client.hub import HubClient
-from bullpen.errors import BullpenError
+from bullpen.errors import BullpenError, Kind
 
 HEADERS = ("NAME", "ROLE", "STATE", "TASK", "PORT")
 LEAVE_SECONDS = 30.0  # beyond the drain: a cancelled run has its own time to end
@@ -62,6 +62,12 @@ def stop(name: str, timeout: str | None, force: bool, as_json: bool) -> None:
     if seconds is not None:
         asked["timeout_seconds"] = seconds
     hub = connect()
+    if not _is_there(hub, name):
+        if as_json:
+            output.write_json({"name": name, "has_left": True, "message": "was not running"})
+        else:
+            output.write(f"{name} was not running")
+        return
     leaving = hub.post("agents", name, "shutdown", body=asked, again=True)
     has_left = _wait_gone(hub, name, leaving["drain_timeout"])
     if as_json:
@@ -72,6 +78,18 @@ def stop(name: str, timeout: str | None, force: bool, as_json: bool) -> None:
         task = tasks.phase(hub, name)["current_task"]
         what = f"task {task['id']} is over · bullpen task cancel {task['id']}" if task else "it can"
         output.write(f"{name} takes no more tasks, and leaves when {what}")
+
+
+def _is_there(hub: HubClient, name: str) -> bool:
+    """Whether it runs; raises if there is nobody of that name, or none that takes tasks."""
+    if name in list_agent_files(hub.home) and find_agent(hub, name) is None:
+        return False
+    found = hub.get("agents", name)
+    if found["kind"] != "headless":
+        raise BullpenError(
+            f"{name} works in a terminal", hint=f"bullpen stop {name}", kind=Kind.CONFLICT
+        )
+    return bool(found["running"])
 
 
 def _wait_gone(hub: HubClient, name: str, drain_seconds: float) -> bool:

@@ -12,12 +12,14 @@ from bullpen.engines.base import (
     Engine,
     Limited,
     Line,
+    Outcome,
     Prepared,
     Start,
     StateFile,
     find_program,
     host_of,
     install_roots,
+    outcome_of_exit,
     pasted,
     refusal,
     run_file,
@@ -174,6 +176,9 @@ class Claude:
 
     def limited(self, hook: Mapping[str, Any], now: float) -> Limited | None:
         return limits.limited(hook, now)
+
+    def outcome_of_exit(self, code: int | None, signal: int | None, stderr_tail: str) -> Outcome:
+        return outcome_of_exit(code, signal, stderr_tail)
 
     def read_line(self, line: bytes) -> tuple[Line, ...]:
         return headless.read_line(line)

@@ -94,7 +94,6 @@ class Hub:
         self.parking.notice(events)
         self.delivery.notice(events)
         self.heartbeats.notice(events)
-        self.seats.notice(events)
 
 
 def hub_of(connection: HTTPConnection) -> Hub:

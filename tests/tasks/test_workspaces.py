@@ -1,0 +1,289 @@
+"""Where tasks work: directories and worktrees, one task at a time in each."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullpen import worktrees
+from bullpen.hub.task_rows import Session
+from bullpen.hub.workspaces import LOCK_REASON, believe, overlap
+from tests.conftest import wait_until
+from tests.tasks.desk import Desk
+from tests.worktrees.conftest import commit, git, make_repo
+
+pytestmark = pytest.mark.slow
+
+# Says when it works where, and refuses to work beside another.
+WORKING = """
+mark = os.path.join(os.environ["ROOT"], ".working")
+try:
+    os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+except FileExistsError:
+    result("two at once", is_error=True)
+    sys.exit(1)
+say("in")
+while not os.path.exists(os.path.join(os.environ["ROOT"], "go")):
+    time.sleep(0.01)
+os.unlink(mark)
+result("alone")
+"""
+
+
+def site_of(desk: Desk, repo: Path) -> worktrees.Site:
+    return worktrees.open_site(repo, desk.pen.root / "worktrees")
+
+
+def locked(desk: Desk, repo: Path, name: str) -> str | None:
+    return worktrees.lock_reason(site_of(desk, repo), name)
+
+
+def test_t1_a_worktree_of_a_repository_by_path_and_by_address(desk: Desk) -> None:
+    desk.agent("amy")
+    repo = make_repo(desk.pen.root.parent / "shop")
+    script = '[[tool Bash {"command": "echo new > made && git add made && git commit -qm Made"} ; say x]]'
+    found = desk.done(desk.give("amy", script, repo=str(repo), worktree="feature/one"))
+    place = Path(found["directory"])
+    assert place.parent == desk.pen.root / "worktrees"
+    assert git(place, "symbolic-ref", "--short", "HEAD") == "feature/one"
+    assert git(repo, "log", "-1", "--format=%s", "feature/one") == "Made"
+    assert [line.partition(" ")[2] for line in found["commits"]] == ["Made"]
+    # The same branch again is the same worktree; another session, and another conversation.
+    again = desk.done(desk.give("amy", "x", repo=str(repo), worktree="feature/one"))
+    assert again["directory"] == found["directory"]
+    assert again["session_id"] != found["session_id"]
+    assert again["commits"] == []
+    url = f"file://{repo}"
+    cloned = desk.done(desk.give("amy", script, repo=url, worktree="other"))
+    clone = next((desk.pen.root / "projects").iterdir())
+    assert git(clone, "remote", "get-url", "origin") == url
+    assert git(clone, "log", "-1", "--format=%s", "other") == "Made"
+    assert Path(cloned["directory"]).parent == desk.pen.root / "worktrees"
+    second = desk.done(desk.give("amy", "x", repo=url, worktree="third"))
+    assert len(list((desk.pen.root / "projects").iterdir())) == 1
+    assert second["directory"] != cloned["directory"]
+    gone = desk.over(desk.give("amy", "x", repo=f"{url}-not", worktree="b"))
+    assert gone["error"]["type"] == "setup_failed"
+    assert "clone" in gone["error"]["message"]
+    assert len(list((desk.pen.root / "projects").iterdir())) == 1
+
+
+def test_t1_a_project_says_where(desk: Desk) -> None:
+    repo = make_repo(desk.pen.root.parent / "shop")
+    work = desk.pen.root.parent / "place"
+    work.mkdir()
+    for name, fields in (("code", {"repo": str(repo)}), ("dir", {"workdir": str(work)})):
+        file = {"name": name, "prompt": "p", **fields}
+        (desk.pen.root / "projects" / f"{name}.yaml").write_text(json.dumps(file))
+    desk.agent("amy")
+    code = desk.done(desk.give("amy", "x", project="code"))
+    assert Path(code["directory"]).parent == desk.pen.root / "worktrees"
+    assert desk.done(desk.give("amy", "x", project="dir"))["directory"] == str(work)
+    own = desk.pen.root.parent / "own"
+    own.mkdir()
+    given = desk.done(desk.give("amy", "x", project="code", workdir=str(own)))
+    assert given["directory"] == str(own)
+
+
+def test_t1_directories_elsewhere_are_named_in_the_settings(desk: Desk, tmp_path: Path) -> None:
+    place = tmp_path / "elsewhere" / "project"
+    place.mkdir(parents=True)
+    desk.agent("amy", walls=False)
+    body = {"prompt": "x", "workdir": str(place)}
+    assert desk.ask("POST", "/agents/amy/task", body)[0] == 403
+    config = desk.pen.root / "config.yaml"
+    config.write_text(config.read_text() + f"workdirs: ['{tmp_path}/elsewhere']\n")
+    assert desk.pen.cli("hub", "restart").code == 0
+    desk.wait_ready("amy")
+    assert desk.done(desk.give("amy", "x", workdir=str(place)))["directory"] == str(place)
+
+
+@pytest.mark.parametrize("how", ["same", "nested", "around", "by link"])
+def test_t12_two_tasks_never_work_in_one_directory(desk: Desk, how: str) -> None:
+    desk.program(WORKING)
+    root = desk.pen.root.parent / "project"
+    inner = root / "inner"
+    inner.mkdir(parents=True)
+    link = desk.pen.root.parent / "link"
+    link.symlink_to(root)
+    first, second = {
+        "same": (root, root),
+        "nested": (root, inner),
+        "around": (inner, root),
+        "by link": (root, link / "inner"),
+    }[how]
+    desk.agent("amy", walls=False)
+    desk.agent("bob", walls=False)
+    env = {"ROOT": str(root)}
+    one = desk.give("amy", "x", workdir=str(first), env=env)
+    desk.wait_said(one)
+    two = desk.give("bob", "x", workdir=str(second), env=env)
+    assert desk.task(two)["state"] == "queued"
+    # Released by nobody but who holds it: a hub that is killed lets nobody in.
+    desk.pen.kill_hub()
+    desk.pen.start()
+    began = time.monotonic()
+    wait_until(lambda: time.monotonic() > began + 1)
+    assert desk.task(two)["state"] == "queued"
+    assert desk.task(one)["state"] == "working"
+    (root / "go").touch()
+    ends = [desk.done(task) for task in (one, two)]
+    assert [task["output"] for task in ends] == ["alone", "alone"]
+    assert ends[1]["started_at"] >= ends[0]["runs"][0]["ended"]
+
+
+def test_t12_without_the_lock_the_two_would_meet(desk: Desk) -> None:
+    """What the test above would see: in two directories the same program meets the other."""
+    desk.program(WORKING)
+    root = desk.pen.root.parent / "project"
+    for name in ("one", "two"):
+        (root / name).mkdir(parents=True)
+    desk.agent("amy", walls=False)
+    desk.agent("bob", walls=False, max_retries=0)
+    one = desk.give("amy", "x", workdir=str(root / "one"), env={"ROOT": str(root)})
+    desk.wait_said(one)
+    two = desk.over(desk.give("bob", "x", workdir=str(root / "two"), env={"ROOT": str(root)}))
+    assert two["error"]["message"] == "two at once"
+    (root / "go").touch()
+    desk.done(one)
+
+
+def test_t12_a_task_that_waits_for_a_directory_can_be_cancelled(desk: Desk) -> None:
+    desk.agent("amy", walls=False)
+    desk.agent("bob", walls=False)
+    place = desk.pen.root.parent / "project"
+    place.mkdir()
+    one = desk.give("amy", "[[hold one ; say x]]", workdir=str(place))
+    desk.team.claude.wait_held("one")
+    two = desk.give("bob", "x", workdir=str(place))
+    assert desk.cancel(two)["state"] == "cancelled"
+    assert desk.done(desk.give("bob", "[[say free]]"))["output"] == "free"
+    # Resting keeps the directory, too: its conversation is about what lies there.
+    desk.team.claude.release("one")
+    desk.done(one)
+    three = desk.give("amy", "x", workdir=str(place), keep_open=True)
+    desk.wait(three, "idle")
+    four = desk.give("bob", "x", workdir=str(place))
+    assert desk.task(four)["state"] == "queued"
+    desk.end(three)
+    desk.done(four)
+
+
+def test_t12_a_worktree_is_locked_while_a_task_works_there(desk: Desk) -> None:
+    desk.agent("amy", walls=False)
+    desk.agent("bob", walls=False)
+    repo = make_repo(desk.pen.root.parent / "shop")
+    one = desk.give("amy", "[[hold one ; say x]]", repo=str(repo), worktree="b")
+    desk.team.claude.wait_held("one")
+    name = Path(desk.task(one)["directory"]).name
+    assert locked(desk, repo, name) == LOCK_REASON
+    with pytest.raises(worktrees.WorktreeError):
+        worktrees.remove(site_of(desk, repo), name)
+    two = desk.give("bob", "[[hold two ; say x]]", repo=str(repo), worktree="b")
+    desk.pen.kill_hub()
+    assert locked(desk, repo, name) == LOCK_REASON
+    desk.pen.start()
+    desk.team.claude.release("one")
+    desk.done(one)
+    # The lock of who comes next is not lifted by who leaves.
+    desk.team.claude.wait_held("two")
+    desk.wait(two, "working")
+    wait_until(lambda: len(desk.pen.client().get("tasks")["tasks"]) == 1)
+    assert locked(desk, repo, name) == LOCK_REASON
+    desk.team.claude.release("two")
+    desk.done(two)
+    wait_until(lambda: locked(desk, repo, name) is None)
+
+
+def test_t12_a_lock_that_is_left_by_a_killed_hub_is_lifted(desk: Desk) -> None:
+    desk.agent("amy", walls=False)
+    repo = make_repo(desk.pen.root.parent / "shop")
+    task = desk.done(desk.give("amy", "x", repo=str(repo), worktree="b"))
+    name = Path(task["directory"]).name
+    wait_until(lambda: locked(desk, repo, name) is None)
+    desk.pen.kill_hub()
+    worktrees.lock(site_of(desk, repo), name, LOCK_REASON)  # as one killed right there leaves it
+    desk.pen.start()
+    assert locked(desk, repo, name) is None
+    # A person's own lock stays theirs.
+    worktrees.lock(site_of(desk, repo), name, "mine")
+    desk.done(desk.give("amy", "x", repo=str(repo), worktree="b"))
+    wait_until(lambda: desk.pen.client().get("tasks")["tasks"] == [])
+    assert locked(desk, repo, name) == "mine"
+
+
+# ── whose checkout it is ──
+
+
+def plant(place: Path, ran: Path) -> None:
+    """A repository that runs a program wherever git lets it."""
+    subprocess.run(["git", "init", "-q", place], check=True)
+    commit(place, "a.txt")
+    script = place / ".git" / "evil"
+    script.write_text(f"#!/bin/sh\necho $0 $@ >> {ran}\ncat\n")
+    script.chmod(0o755)
+    for key in ("filter.evil.clean", "core.fsmonitor", "diff.evil.textconv", "diff.external"):
+        git(place, "config", key, str(script))
+    (place / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    (place / "a.txt").write_text("other\n")
+
+
+def test_t10_git_is_not_asked_about_a_repository_that_an_agent_made(desk: Desk) -> None:
+    desk.agent("amy", walls=False)
+    ran = desk.pen.root.parent / "ran"
+    own = desk.done(desk.give("amy", "x"))
+    work = desk.pen.root.parent / "project"
+    work.mkdir()
+    shared = desk.done(desk.give("amy", "x", workdir=str(work)))
+    for place in (Path(own["directory"]), work):
+        plant(place, ran)
+        ran.unlink(missing_ok=True)
+    again = desk.done(desk.give("amy", "[[say x]]", session_id=own["session_id"]))
+    other = desk.done(desk.give("amy", "[[say x]]", workdir=str(work)))
+    inner = work / "inner"
+    inner.mkdir()
+    plant(inner, ran)
+    ran.unlink(missing_ok=True)
+    below = desk.done(desk.give("amy", "[[say x]]", workdir=str(inner)))
+    assert shared["directory"] == other["directory"]
+    assert not ran.exists(), ran.read_text()
+    for found in (again, other, below):
+        assert desk.pen.client().get("history", found["task_id"])["diff"] is None
+    # With another's word for it that it is one, git would have run that.
+    git(work, "-c", "core.fsmonitor=false", "diff", "--no-ext-diff", "--no-textconv")
+    assert ran.exists()
+
+
+def test_only_who_was_there_before_is_believed() -> None:
+    def session(id: str, place: str, git_dir: str, **more: Any) -> Session:
+        return Session(id=id, directory=place, git_dir=git_dir, common_dir=git_dir, **more)
+
+    new = session("new", "/w/a", "/w/a/.git")
+    believed = [[], [session("old", "/w/a", "/w/a/.git")], [new]]
+    doubted = [
+        [session("old", "/w/a", "")],
+        [session("old", "/w", "/w/.git")],
+        [session("old", "/w/a", "/other/.git")],
+    ]
+    assert all(believe(new, earlier).git_dir for earlier in believed)
+    assert not any(believe(new, earlier).git_dir for earlier in doubted)
+    tree = session("new", "/w/a", "/r/.git/worktrees/a", worktree="a")
+    assert all(believe(tree, earlier).git_dir for earlier in doubted)
+
+
+def test_what_lies_in_the_home_is_apart_from_who_works_around_it() -> None:
+    home = Path("/code/.bullpen")
+    table = {
+        ("/code", "/code"): True,
+        ("/code", "/code/a"): True,
+        ("/code/a", "/code"): True,
+        ("/code/a", "/code/ab"): False,
+        ("/code", "/code/.bullpen/worktrees/x"): False,
+        ("/code/.bullpen/worktrees/x", "/code/.bullpen/worktrees/x/y"): True,
+        ("/other", "/code"): False,
+    }
+    for (first, second), wanted in table.items():
+        assert overlap(Path(first), Path(second), home) is wanted, (first, second)
