@@ -230,7 +230,8 @@ def test_x2_an_ssh_agent_that_is_given_can_be_used(place: Place) -> None:
     place.own()
     script = (
         "import os, socket; s = socket.socket(socket.AF_UNIX);"
-        "s.connect(os.environ['SSH_AUTH_SOCK']); print(os.listdir(os.path.dirname(s.getpeername())))"
+        "s.connect(os.environ['SSH_AUTH_SOCK']);"
+        "print(os.listdir(os.path.dirname(s.getpeername())))"
     )
     env = {"SSH_AUTH_SOCK": str(directory / "sock")}
     policy = place.policy(ssh_agent=directory / "sock")

@@ -263,3 +263,13 @@ def test_x2_an_interpreter_around_the_home_does_not_bring_it_back(
     words = arguments(settle(replace(policy, network=Network(4001, 4002))))
     assert max(places(words, around)) < min(places(words, policy.home))
     assert max(places(words, around)) < min(places(words, policy.person))
+
+
+@pytest.mark.parametrize("name", ["bin", "linked/bin"])
+def test_x5_a_planted_link_in_the_path_shows_nothing(policy: Policy, name: str) -> None:
+    """`PATH` may name directories of the worktree."""
+    (policy.cwd / "bin").symlink_to(policy.person / ".ssh")
+    (policy.cwd / "linked").symlink_to(policy.cwd)
+    (policy.person / ".ssh").mkdir()
+    words = arguments(settle(replace(policy, programs=(policy.cwd / name,))))
+    assert str(policy.person / ".ssh") not in words

@@ -4,7 +4,7 @@ Its prompt says what it does, in the last `[[…]]` of it:
 
     [[count NAME SECONDS]]    be at work for so long, then say "done NAME"
     [[count NAME hold]]       until `Journal.release(NAME)`
-    [[count NAME hold LINES]] the same, and say so many lines meanwhile: "NAME 1", "NAME 2", …
+    [[count NAME talk]]       the same, and say "NAME 1", "NAME 2", … meanwhile
 
 While it is at work it has two locks, one of its name and one of its agent: files that it makes (so
 that two at once are seen), and on which it has a flock (so that one whose program was killed is not
@@ -29,9 +29,9 @@ from pathlib import Path
 
 VERSION = "2.1.325 (Claude Code)"
 LONGEST_SECONDS = 120.0
-LINE_SECONDS = 0.02
+LOOK_SECONDS = 0.01
 USAGE = {"input_tokens": 10, "output_tokens": 1}
-PROMPT = re.compile(r"\[\[count (\S+) (\S+?)(?: (\d+))?\]\]")
+PROMPT = re.compile(r"\[\[count (\S+) (\S+)\]\]")
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Keeper:
 def main() -> int:
     directory, words = Path(sys.argv[1]), sys.argv[2:]
     text = json.loads(sys.stdin.readline())["message"]["content"]
-    name, how_long, lines = PROMPT.findall(text)[-1]
+    name, how_long = PROMPT.findall(text)[-1]
     conversation = _after(words, "--resume") or _after(words, "--session-id")
     keeper = Keeper(directory, name)
 
@@ -161,9 +161,6 @@ def main() -> int:
             keeper.note("start")
             _say({"type": "system", "subtype": "init", "session_id": conversation})
             _speak("m0", f"at {name}")
-            for number in range(1, int(lines or 0) + 1):
-                _speak(f"m{number}", f"{name} {number}")
-                time.sleep(LINE_SECONDS)
             _work(directory, name, how_long)
             keeper.note("end")
     except SystemExit as end:
@@ -175,10 +172,14 @@ def main() -> int:
 
 
 def _work(directory: Path, name: str, how_long: str) -> None:
-    held = how_long == "hold"
+    held = how_long in ("hold", "talk")
     until = time.monotonic() + (LONGEST_SECONDS if held else float(how_long))
+    number = 0
     while time.monotonic() < until and not (held and (directory / f"{name}.go").exists()):
-        time.sleep(0.01 if held else max(0.0, until - time.monotonic()))
+        if how_long == "talk":
+            number += 1
+            _speak(f"m{number}", f"{name} {number}")
+        time.sleep(LOOK_SECONDS if held else max(0.0, until - time.monotonic()))
 
 
 def _speak(id: str, text: str) -> None:

@@ -26,14 +26,6 @@ FACTORY, HOLDERS = f"{HUB}.factory:Factory", f"{HUB}.holders"
 CLAUDE = "bullpen.engines.claude.config"
 
 # `_put` runs inside the transaction: after it, nothing is committed yet.
-CONCLUDING = {
-    "about to be concluded": f"{TASKS}._conclude:1:before",
-    "about to be unlocked": f"{PLACES}:unlock_tree:1:before",
-    "unlocked": f"{PLACES}:unlock_tree:1:after",
-    "variables about to be forgotten": f"{PLAN}:forget_variables:1:before",
-    "variables forgotten": f"{PLAN}:forget_variables:1:after",
-    "concluded": f"{TASKS}._conclude:1:after",
-}
 GIVING = {
     "variables about to be kept": f"{PLAN}:keep_variables:1:before",
     "variables kept": f"{PLAN}:keep_variables:1:after",
@@ -65,7 +57,12 @@ GIVING = {
     "changes looked at": f"{DRIVER}._keep_changes:1:after",
     "end not committed": f"{ROWS}._put:3:after",
     "end recorded": f"{ROWS}.put:3:after",
-    **CONCLUDING,
+    "about to be concluded": f"{TASKS}._conclude:1:before",
+    "about to be unlocked": f"{PLACES}:unlock_tree:1:before",
+    "unlocked": f"{PLACES}:unlock_tree:1:after",
+    "variables about to be forgotten": f"{PLAN}:forget_variables:1:before",
+    "variables forgotten": f"{PLAN}:forget_variables:1:after",
+    "concluded": f"{TASKS}._conclude:1:after",
     "said to be idle": f"{DRIVER}.say:2:after",
     "about to forget old ones": f"{TASKS}._forget_old:1:before",
     "old ones forgotten": f"{ROWS}.drop_old:1:after",
@@ -96,13 +93,13 @@ CANCELLING = {
     **ENDING_A_RUN,
     "end not committed": f"{ROWS}._put:2:after",
     "end recorded": f"{ROWS}.put:2:after",
-    **CONCLUDING,
+    "about to be concluded": f"{TASKS}._conclude:1:before",
 }
 TIMING_OUT = {
     **ENDING_A_RUN,
     "end not committed": f"{ROWS}._put:1:after",
     "end recorded": f"{ROWS}.put:1:after",
-    **CONCLUDING,
+    "about to be concluded": f"{TASKS}._conclude:1:before",
 }
 CANCELLING_QUEUED = {
     "not committed": f"{ROWS}._put:1:after",
@@ -128,7 +125,7 @@ CLOSING = {
     "not committed": f"{ROWS}._put:1:after",
     "recorded": f"{ROWS}.put:1:after",
     "not answered": f"{TASKS}.end:1:after",
-    **CONCLUDING,
+    "about to be concluded": f"{TASKS}._conclude:1:before",
 }
 LOADING = {
     "tasks read": f"{ROWS}.open:1:after",
@@ -142,11 +139,15 @@ RETRYING = {
     "recorded": f"{ROWS}.put:1:after",
     "held": f"{FACTORY}.hold:1:after",
 }
+TELLING = {
+    "messages marked": f"{HUB}.messages:Messages.mark_sent:1:after",
+    "about to ask the factory": f"{FACTORY}.hold:1:before",
+}
 # Where a hub stands still while its agents get ready.
 SWEEPING = f"{TASKS}._sweep:1:before"
 SECOND_TASK = f"{ROWS}.find_session:2:before"
 TABLES = (GIVING, OFFERING, CANCELLING, TIMING_OUT, CANCELLING_QUEUED, CONTINUING, CLOSING)
-SPECS = {spec for table in (*TABLES, LOADING, RETRYING) for spec in table.values()}
+SPECS = {spec for table in (*TABLES, LOADING, RETRYING, TELLING) for spec in table.values()}
 SPECS |= {SWEEPING, SECOND_TASK}
 
 
@@ -407,3 +408,16 @@ def test_t11_lost_run_whose_hub_is_killed_too_is_tried_again_once(
     story = ("start", "stale", "stale", "start", "end")
     found = crashing.assert_over(id, name, "completed", *story)
     assert [run["fault"] for run in found["runs"]] == ["lost", ""]
+
+
+@pytest.mark.parametrize("spec", TELLING.values(), ids=TELLING)
+def test_t6_message_in_front_of_a_prompt_is_not_lost_with_the_hub(
+    crashing: Crashing, spec: str
+) -> None:
+    name, text = fresh(), f"mind {fresh()}"
+    crashing.pen.client().post("agents", "amy", "messages", body={"text": text})
+    with crashing.windows.death(spec, 30):
+        id = crashing.take("agents", "amy", "task", body=crashing.body(name))
+    crashing.assert_over(id, name, "completed", "start", "end")
+    run = crashing.pen.session("amy") / "tasks" / id / "1"
+    assert (run / "prompt.json").read_text().count(text) == 1

@@ -176,7 +176,15 @@ def test_c3_a_port_that_is_lost_while_the_hub_is_away_is_an_error(office: Office
     office.pen.kill_hub()
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("127.0.0.1", amy.at_port.port))
+
+        def is_bound() -> bool:  # the last thread of the hub may still be leaving
+            try:
+                taken.bind(("127.0.0.1", amy.at_port.port))
+            except OSError:
+                return False
+            return True
+
+        wait_until(is_bound)
         taken.listen()
         office.pen.start()
         found = office.status("amy")

@@ -167,8 +167,16 @@ def given(counting: Counting, name: str, how_long: str = "hold", agent: str = "a
     return id
 
 
+@pytest.fixture
+def amy(counting: Counting) -> Counting:
+    """One agent."""
+    counting.counter("amy", "amy")
+    counting.wait_ready("amy")
+    return counting
+
+
 @pytest.fixture(params=[False, True], ids=["open", "walled"])
-def amy(counting: Counting, request: pytest.FixtureRequest) -> Counting:
+def either(counting: Counting, request: pytest.FixtureRequest) -> Counting:
     """One agent, without walls and then behind them."""
     counting.counter("amy", "amy", walls=request.param)
     counting.wait_ready("amy")
@@ -201,28 +209,28 @@ def test_t11_storm_of_kills_of_the_factory_loses_no_task(counting: Counting) -> 
     counting.assert_tidy()
 
 
-def test_t11_killed_holder_is_lost_and_tried_again(amy: Counting) -> None:
-    id = given(amy, "n1")
-    amy.kill_holder(id, 1)
-    wait_until(lambda: amy.journal.counted("start")["n1"] == 2)
-    amy.journal.release("n1")
-    found = amy.done(id)
+def test_t11_killed_holder_is_lost_and_tried_again(either: Counting) -> None:
+    id = given(either, "n1")
+    either.kill_holder(id, 1)
+    wait_until(lambda: either.journal.counted("start")["n1"] == 2)
+    either.journal.release("n1")
+    found = either.done(id)
     assert [run["fault"] for run in found["runs"]] == ["lost", ""]
     assert found["output"] == "done n1"
-    assert amy.moves(id) == ["queued", "working", "working", "completed"]
-    amy.assert_tidy()
+    assert either.moves(id) == ["queued", "working", "working", "completed"]
+    either.assert_tidy()
 
 
-def test_t11_hub_and_holder_killed_together_is_tried_again(amy: Counting) -> None:
-    id = given(amy, "n1")
-    amy.pen.kill_hub()
-    amy.kill_holder_of("amy", id, 1, "n1")
-    amy.journal.release("n1")
-    found = amy.done(id)
+def test_t11_hub_and_holder_killed_together_is_tried_again(either: Counting) -> None:
+    id = given(either, "n1")
+    either.pen.kill_hub()
+    either.kill_holder_of("amy", id, 1, "n1")
+    either.journal.release("n1")
+    found = either.done(id)
     assert [run["fault"] for run in found["runs"]] == ["lost", ""]
-    assert amy.journal.of("n1") == ["start", "stale", "stale", "start", "end"]
-    assert amy.finals()[id] == 1
-    amy.assert_tidy()
+    assert either.journal.of("n1") == ["start", "stale", "stale", "start", "end"]
+    assert either.finals()[id] == 1
+    either.assert_tidy()
 
 
 def test_t11_holder_killed_each_time_is_lost_in_the_end(counting: Counting) -> None:
@@ -262,13 +270,13 @@ def test_t11_task_outlives_the_directory_of_sockets(amy: Counting) -> None:
     amy.assert_tidy()
 
 
-def test_t11_task_whose_socket_is_gone_is_cancelled(amy: Counting) -> None:
-    id = given(amy, "n1")
-    wipe(amy.pen)
-    amy.pen.client().post("task", id, "cancel")
-    assert amy.over(id, 25)["state"] == "cancelled"
-    assert amy.journal.of("n1") == ["start", "ended"]
-    amy.assert_tidy()
+def test_t11_task_whose_socket_is_gone_is_cancelled(either: Counting) -> None:
+    id = given(either, "n1")
+    wipe(either.pen)
+    either.pen.client().post("task", id, "cancel")
+    assert either.over(id, 25)["state"] == "cancelled"
+    assert either.journal.of("n1") == ["start", "ended"]
+    either.assert_tidy()
 
 
 def test_t7_task_whose_socket_is_gone_times_out(amy: Counting) -> None:
@@ -282,8 +290,10 @@ def test_t7_task_whose_socket_is_gone_times_out(amy: Counting) -> None:
 
 def test_t11_task_is_found_again_after_a_kill_without_sockets(amy: Counting) -> None:
     id = given(amy, "n1")
+    factory = factory_pid(amy.pen)
     wipe(amy.pen)
     amy.pen.kill_hub()
+    kill(factory)  # nobody can tell it to leave
     assert amy.task(id)["state"] == "working"
     amy.journal.release("n1")
     assert amy.done(id)["output"] == "done n1"
@@ -304,7 +314,7 @@ def test_t11_hubs_started_at_once_do_each_task_once(counting: Counting) -> None:
     for number in range(12):
         body = {"prompt": f"[[count n{number} 0.2]]", "request": uuid.uuid4().hex}
         ids.append(pen.client().post("tasks", body=body)["task_id"])
-    for _ in range(3):
+    for _ in range(2):
         wait_until(lambda: "working" in counting.states())
         pen.kill_hub()
         words = [sys.executable, "-m", "bullpen.hub.main"]
@@ -313,7 +323,7 @@ def test_t11_hubs_started_at_once_do_each_task_once(counting: Counting) -> None:
             subprocess.Popen(
                 words, env=env, cwd=pen.root, stderr=subprocess.DEVNULL, start_new_session=True
             )
-            for _ in range(3)
+            for _ in range(2)
         ]
         wait_until(lambda: sum(hub.poll() is None for hub in hubs) == 1, 30)  # noqa: B023
         wait_until(pen.answers)
@@ -376,11 +386,11 @@ class Reader:
 def test_t8_hub_restarted_in_the_middle_of_tasks_loses_nothing(amy: Counting, how: str) -> None:
     amy.counter("bob", "bob")
     amy.wait_ready("bob")
-    id = given(amy, "n1", "hold 300")
+    id = given(amy, "n1", "talk")
     reader = Reader(amy.pen, id)
     ids = []
     hubs = {amy.pen.pid}
-    for turn in range(3):
+    for turn in range(2):
         for number in range(3):
             body = {
                 "prompt": f"[[count n{turn}{number} 0.3]]",
@@ -397,12 +407,14 @@ def test_t8_hub_restarted_in_the_middle_of_tasks_loses_nothing(amy: Counting, ho
             amy.pen.kill_hub()
             amy.pen.start()
         hubs.add(amy.pen.pid)
-    assert len(hubs) == 4
+    assert len(hubs) == 3
     amy.journal.release("n1")
     reader.join()
-    assert reader.cuts >= 3
+    assert reader.cuts >= 2
     texts = [data["text"] for data in reader.of("text")]
-    assert texts == ["at n1", *(f"n1 {number}" for number in range(1, 301))]
+    assert texts == ["at n1", *(f"n1 {number}" for number in range(1, len(texts)))]
+    assert len(texts) > 30
+    assert amy.debug(id).rpartition('"text": "')[2].startswith(f'{texts[-1]}"')
     marks = [mark for _, mark, _ in reader.events if mark]
     assert len(marks) == len(set(marks))
     assert len(reader.of("end")) == 1

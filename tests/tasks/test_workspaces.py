@@ -44,7 +44,9 @@ def locked(desk: Desk, repo: Path, name: str) -> str | None:
 def test_t1_a_worktree_of_a_repository_by_path_and_by_address(desk: Desk) -> None:
     desk.agent("amy")
     repo = make_repo(desk.pen.root.parent / "shop")
-    script = '[[tool Bash {"command": "echo new > made && git add made && git commit -qm Made"} ; say x]]'
+    who = "git -c user.name=Amy -c user.email=a@b.c"
+    command = f"echo new > made && git add made && {who} commit -qm Made"
+    script = f"[[tool Bash {json.dumps({'command': command})} ; say x]]"
     found = desk.done(desk.give("amy", script, repo=str(repo), worktree="feature/one"))
     place = Path(found["directory"])
     assert place.parent == desk.pen.root / "worktrees"

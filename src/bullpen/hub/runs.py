@@ -216,9 +216,8 @@ async def _read(reader: "LogReader", told: Told, news: Callable[[], None]) -> No
 
 async def stop(place: Place, grace: float) -> None:
     """Tell it to end; fine if it has ended, or ends in this moment."""
-    try:
-        link = await holders.connect(place.socket)
-    except (OSError, TimeoutError):
+    link = await _reach(place)
+    if link is None:
         return
     try:
         if link.greeting.result().get("tag") == place.tag:
@@ -227,6 +226,22 @@ async def stop(place: Place, grace: float) -> None:
         log.warning("cannot stop a run", extra={"tag": place.tag, "why": str(error)})
     finally:
         link.close()
+
+
+async def _reach(place: Place) -> holders.Link | None:
+    """A link to its holder; None if it is gone, or does not answer. One whose socket somebody
+    deleted listens again when it is told to."""
+    for seconds in ASK_AGAIN_SECONDS:
+        try:
+            return await holders.connect(place.socket)
+        except TimeoutError:
+            return None
+        except OSError:
+            if not await asyncio.to_thread(held.is_held, place.directory):
+                return None
+            await asyncio.to_thread(held.ask_to_listen, place.directory, place.tag, place.socket)
+            await asyncio.sleep(seconds)
+    return None
 
 
 async def _released(place: Place) -> None:

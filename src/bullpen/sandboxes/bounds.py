@@ -45,7 +45,7 @@ def settle(policy: Policy) -> Policy:
         doors=real(policy.doors),
         writable=tuple(real(path) for path in policy.writable),
         read_only=tuple(real(path) for path in policy.read_only),
-        programs=_by_both_names(policy.programs),
+        programs=_by_both_names(policy.programs, (policy.cwd, *policy.writable)),
         git=Git(real(git.common), real(git.admin), real(git.root)) if git else None,
         ssh_agent=real(policy.ssh_agent) if policy.ssh_agent else None,
     )
@@ -54,10 +54,22 @@ def settle(policy: Policy) -> Policy:
     return settled
 
 
-def _by_both_names(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """A program is started by the name that a link gave it, and looks for its rest by the other."""
-    named = (each for path in paths for each in (real(path), Path(os.path.normpath(path))))
+def _by_both_names(paths: tuple[Path, ...], writable: tuple[Path, ...]) -> tuple[Path, ...]:
+    """A program is started by the name that a link gave it, and looks for its rest by the other.
+
+    Not where the agent may write: it is there anyway, and may be a link that the agent made.
+    """
+    outside = [path for path in paths if not any(_lies_in(path, each) for each in writable)]
+    named = (each for path in outside for each in (real(path), Path(os.path.normpath(path))))
     return tuple(dict.fromkeys(named))
+
+
+def _lies_in(path: Path, directory: Path) -> bool:
+    """By its name, or by that of the directory that it lies in."""
+    named = Path(os.path.normpath(path))
+    return holds(Path(os.path.normpath(directory)), named) or holds(
+        real(directory), real(named.parent) / named.name
+    )
 
 
 def real(path: Path) -> Path:

@@ -8,9 +8,10 @@ nothing that the tree names, and what it says is cut off where it becomes too mu
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +21,17 @@ from bullpen.worktrees.git import SAFE, Checkout, Repository, git, open_reposito
 
 MOST_COMMITS = 200
 MOST_DIFF_BYTES = 1 << 20
+MOST_FILE_BYTES = 1 << 20  # a larger one is not looked into
+MOST_FILES, MOST_NAMES_BYTES = 1000, 1 << 17
+MOST_OTHERS = 100
 SECONDS = 60.0
 PIECE_BYTES = 1 << 16
-# A larger file is not looked into: it has changed, and that is all that is said of it.
-CALM = ("-c", "core.bigFileThreshold=1m", "-c", "core.safecrlf=false", "-c", "log.showSignature=0")
+CALM = (
+    *("-c", f"core.bigFileThreshold={MOST_FILE_BYTES}", "-c", "core.safecrlf=false"),
+    *("-c", "log.showSignature=false", "--literal-pathspecs"),
+)
+CHANGED = ("diff-index", "-z", "--name-only", "--ignore-submodules=dirty")
+NEW = ("ls-files", "-z", "--others", "--exclude-standard")
 DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
 CUT = "\n… the rest is left out\n"
 
@@ -98,18 +106,72 @@ def since(looked: Looked, base: str) -> Since:
     commits = tuple(_plain(line) for line in log.out.split(b"\0") if line)
     with tempfile.TemporaryDirectory(prefix="bullpen-") as place:
         # A second index, so that new files can be named in it without touching the agent's own.
+        # With its time: what is as old as the index is compared by content.
         index = Path(place) / "index"
         with contextlib.suppress(FileNotFoundError):
-            shutil.copyfile(looked.checkout.admin / "index", index)
-        env = {"GIT_INDEX_FILE": os.fspath(index)}
-        add = ("add", "-A", "-N", "--ignore-errors", "--", ".")
-        git(looked.repo, *CALM, *add, at=looked.checkout, env=env, timeout=SECONDS, accept=(0, 1))
-        diff = _first_of(looked, (*CALM, *DIFF, base), env)
+            shutil.copy2(looked.checkout.admin / "index", index)
+        diff = _difference(looked, base, {"GIT_INDEX_FILE": os.fspath(index)})
     return Since(commits, diff)
 
 
+def _difference(looked: Looked, base: str, env: Mapping[str, str]) -> str:
+    def asked(*words: str | bytes, stdin: bytes = b"") -> list[bytes]:
+        told = [os.fsdecode(word) for word in words]
+        done = git(
+            looked.repo, *CALM, *told, at=looked.checkout, env=env, stdin=stdin, timeout=SECONDS
+        )
+        return [name for name in done.out.split(b"\0") if name]
+
+    changed = asked(*CHANGED, base)
+    new = [name for name in asked(*NEW) if name not in set(changed)]
+    shown, others = _chosen(looked.root, (*changed, *new))
+    named = [name for name in new if name in shown]
+    if named:
+        add = ("add", "-N", "--pathspec-from-file=-", "--pathspec-file-nul")
+        asked(*add, stdin=b"\0".join(named))
+    words = (*CALM, *DIFF, base, "--", *map(os.fsdecode, shown))
+    text = _first_of(looked, words, env) if shown else ""
+    return text + _said_of(others)
+
+
+def _chosen(root: Path, names: Iterable[bytes]) -> tuple[dict[bytes, None], list[bytes]]:
+    """Those that git may look into, in order, and those of which is only said that they changed:
+    pipes and devices, repositories in the repository, what is too large, too many."""
+    shown: dict[bytes, None] = {}
+    others, room = [], MOST_NAMES_BYTES
+    for name in names:
+        room -= len(name)
+        if room > 0 and len(shown) < MOST_FILES and _is_plain(os.path.join(bytes(root), name)):
+            shown[name] = None
+        else:
+            others.append(name)
+    return shown, others
+
+
+def _is_plain(path: bytes) -> bool:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return True  # removed
+    except OSError:
+        return False
+    is_small = stat.S_ISREG(found.st_mode) and found.st_size <= MOST_FILE_BYTES
+    return is_small or stat.S_ISLNK(found.st_mode)
+
+
+def _said_of(others: list[bytes]) -> str:
+    if not others:
+        return ""
+    names = [_plain(name) for name in others[:MOST_OTHERS]]
+    more = [f"and {len(others) - MOST_OTHERS} more"] if len(others) > MOST_OTHERS else []
+    return (
+        "\n".join(["# changed, and not shown:", *(f"#   {name}" for name in [*names, *more])])
+        + "\n"
+    )
+
+
 def _plain(line: bytes) -> str:
-    """A commit's subject may hold any bytes, keys of a terminal among them."""
+    """Subjects of commits and names of files may hold any bytes, keys of a terminal among them."""
     text = line.decode("utf-8", "replace")
     return "".join(char if char.isprintable() else " " for char in text)
 

@@ -339,9 +339,18 @@ def _diff(hub: Hub, task: Task) -> str | None:
 
 # ── the routes: the same below an agent's name and without ──
 
+EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "id": {"type": "string", "description": "for `Last-Event-ID`"},
+        "event": {"type": "string", "examples": ["text"]},
+        "data": {"type": "string", "description": "JSON"},
+    },
+}
 EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {"schema": EVENT}},
         "description": "server-sent events until the task is over",
     }
 }
