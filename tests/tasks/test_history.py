@@ -162,6 +162,9 @@ def test_t10_what_an_agent_does_to_its_repository_runs_nothing_and_holds_nothing
         again = desk.give("amy", "[[say x]]", session_id=found["session_id"])
         desk.over(again)
     assert not ran.exists()
+    if not walls:  # who asks git in that directory is answered by the planted repository
+        git(Path(found["directory"]), "status")
+        assert ran.exists()
     diff = desk.pen.client().get("history", task)["diff"]
     assert "+end" in diff
     for name in ("huge", "big", "file1.txt"):

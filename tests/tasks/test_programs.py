@@ -20,6 +20,11 @@ def test_t1_a_plain_program_takes_a_task(desk: Desk) -> None:
     assert found["output"].endswith("\n\nsecond\nlast"), "as it was printed, to the last byte"
 
 
+def test_t6_it_is_told_nothing_but_the_task(desk: Desk) -> None:
+    program(desk, "/bin/cat")
+    assert desk.done(desk.give("amy", "one\ntwo"))["output"] == "one\ntwo"
+
+
 def test_t9_its_exit_code_says_whether_it_went_well(desk: Desk) -> None:
     program(desk, "/bin/sh", "-c", "echo so far; echo error: no >&2; exit 3")
     found = desk.over(desk.give("amy", "go"))

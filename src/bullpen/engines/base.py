@@ -239,6 +239,8 @@ class Engine(Protocol):
     lacks: tuple[str, ...]
     # Tools by which it asks the person something that is no permission.
     questions: frozenset[str]
+    # Whether it understands instructions; else a task is told to it as it is.
+    is_model: bool
 
     def prepare(self, start: Start) -> Prepared:
         """How to start it in a terminal; refuses what the program cannot do."""
@@ -515,6 +517,7 @@ class NoConversation:
 
     lacks: tuple[str, ...] = ()
     questions: frozenset[str] = frozenset()
+    is_model = True
     interrupt = b"\x03"
 
     def make_ready(self, start: Start, prepared: Prepared) -> None:

@@ -32,6 +32,7 @@ class Command(NoConversation):
 
     name = "command"
     missing = "it reports no state"
+    is_model = False
     lacks: tuple[str, ...] = ("prompts in a terminal", "conversations", "permissions", "usage")
 
     def prepare(self, start: Start) -> Prepared:

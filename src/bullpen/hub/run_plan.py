@@ -129,7 +129,7 @@ def plan_run(
     start = Start(
         role=role,
         words=(),
-        prompt=_prompt(home, task, messages, is_first=True),
+        prompt=_prompt(home, task, messages, engine, is_first=True),
         agent=agent.name,
         cwd=session.directory,
         session=home.session(agent.name),
@@ -150,7 +150,7 @@ def plan_run(
     prepared = engine.prepare_run(start)
     if session.conversation and prepared.conversation == session.conversation:
         # It goes on with one that knows its instructions.
-        start = replace(start, prompt=_prompt(home, task, messages, is_first=False))
+        start = replace(start, prompt=_prompt(home, task, messages, engine, is_first=False))
         prepared = engine.prepare_run(start)
     environment = {**settled.env, **NO_TERMINAL, **keys, **prepared.env, **given}
     wall = None
@@ -226,7 +226,9 @@ def sweep_tasks(home: Home, agent: str, tasks: Collection[str]) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _prompt(home: Home, task: Task, messages: Sequence[str], *, is_first: bool) -> str:
+def _prompt(
+    home: Home, task: Task, messages: Sequence[str], engine: Engine, *, is_first: bool
+) -> str:
     """The first turn of a conversation is told everything; later ones know it, but for a project
     that another task names."""
     if not is_first and task.turns:
@@ -235,5 +237,6 @@ def _prompt(home: Home, task: Task, messages: Sequence[str], *, is_first: bool) 
     if isinstance(project, str):
         found = project_of(home, task.wish)
         project = Context(name=found.name, prompt=found.prompt) if found else None
-    instructions = prompts.load_instructions(home, "agent") if is_first else ""
+    is_told = is_first and engine.is_model
+    instructions = prompts.load_instructions(home, "agent") if is_told else ""
     return prompts.assemble(task.prompt, instructions, project, messages)

@@ -141,16 +141,16 @@ def _chosen(root: Path, names: Iterable[bytes]) -> tuple[dict[bytes, None], list
     others, room = [], MOST_NAMES_BYTES
     for name in names:
         room -= len(name)
-        if room > 0 and len(shown) < MOST_FILES and _is_plain(os.path.join(bytes(root), name)):
+        if room > 0 and len(shown) < MOST_FILES and _is_plain(root / os.fsdecode(name)):
             shown[name] = None
         else:
             others.append(name)
     return shown, others
 
 
-def _is_plain(path: bytes) -> bool:
+def _is_plain(path: Path) -> bool:
     try:
-        found = os.lstat(path)
+        found = path.lstat()
     except FileNotFoundError:
         return True  # removed
     except OSError:

@@ -60,6 +60,7 @@ class Claude:
     missing = ""
     lacks: tuple[str, ...] = ()
     questions = observe.QUESTIONS
+    is_model = True
     interrupt = b"\x1b"
 
     def prepare(self, start: Start) -> Prepared:

@@ -1,0 +1,192 @@
+"""What a task says while it runs: complete, and gone on with where it broke off."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullpen.client import wire
+from bullpen.paths import HUB
+from tests.conftest import wait_until
+from tests.tasks.desk import Desk
+
+pytestmark = pytest.mark.slow
+
+COUNTING = """
+for number in range(int(os.environ["MOST"])):
+    say(f"word {number}", id=str(number))
+    while number == 20 and not os.path.exists("go"):
+        time.sleep(0.01)
+result("all")
+"""
+
+
+class Follower:
+    """Follows one task, and goes on where it was cut off."""
+
+    def __init__(self, desk: Desk, task: str, after: str = "") -> None:
+        self.desk, self.task, self.after = desk, task, after
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.ids: list[str] = []
+        self.cuts = 0
+        self.thread = threading.Thread(target=self._follow, daemon=True)
+        self.thread.start()
+
+    def _follow(self) -> None:
+        while not any(name == "end" for name, _ in self.events) and self.cuts < 2000:
+            try:
+                self._read()
+            except (wire.HubError, OSError):
+                self.cuts += 1
+                threading.Event().wait(0.01)
+
+    def _read(self) -> None:
+        headers = {"last-event-id": self.after} if self.after else {}
+        path = str(self.desk.pen.home.socket(HUB))
+        rest = b""
+        target = f"/task/{self.task}/events"
+        with wire.stream(path, "GET", target, headers, timeout=30) as answer:
+            assert answer.status == 200
+            for piece in answer.pieces():
+                *blocks, rest = (rest + piece).split(b"\n\n")
+                for block in blocks:
+                    self._take(block.decode())
+
+    def _take(self, block: str) -> None:
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if line[:1] != ":")
+        if "event" in fields:
+            self.events.append((fields["event"], json.loads(fields["data"])))
+        if "id" in fields:
+            self.after = fields["id"]
+            self.ids.append(fields["id"])
+
+    def wait(self) -> None:
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        return [data for kind, data in self.events if kind == name]
+
+    @property
+    def texts(self) -> list[str]:
+        return [data["text"] for data in self.of("text")]
+
+
+def test_t8_text_tools_and_usage_as_they_happen(any_desk: Desk) -> None:
+    any_desk.agent("amy", walls=any_desk.team.claude.model is not None)
+    script = '[[say first ; tool Bash {"command": "echo one"} ; hold one ; say last]]'
+    task = any_desk.give("amy", script, keep_open=True)
+    live = Follower(any_desk, task)
+    any_desk.team.claude.wait_held("one")
+    wait_until(lambda: bool(live.of("tool")))
+    assert live.texts == ["first"]
+    assert live.of("tool") == [{"tool": "Bash", "detail": "echo one"}]
+    assert any_desk.task(task)["doing"] in ("Bash (echo one)", None)
+    any_desk.team.claude.release("one")
+    any_desk.wait(task, "idle")
+    any_desk.go_on(task, "[[say another turn]]")
+    any_desk.wait(task, "idle")
+    any_desk.end(task)
+    live.wait()
+    assert live.texts == ["first", "last", "another turn"]
+    assert live.of("end")[0]["output"] == "another turn"
+    assert live.of("end")[0]["state"] == "completed"
+    assert {"queued", "working", "idle", "completed"} >= {e["state"] for e in live.of("state")}
+    assert len(live.of("begun")) == len(live.of("turn")) == 2
+    if any_desk.team.claude.model:
+        assert sum(each["input_tokens"] for each in live.of("usage")) > 0
+    assert len(set(live.ids)) == len(live.ids)
+    late = Follower(any_desk, task)
+    late.wait()
+    assert (late.texts, late.ids) == (live.texts, live.ids)
+    for number, id in enumerate(live.ids):
+        rest = Follower(any_desk, task, id)
+        rest.wait()
+        assert rest.ids == live.ids[number + 1 :]
+
+
+def test_t8_goes_on_over_a_kill_of_the_hub_without_gap_or_repetition(desk: Desk) -> None:
+    desk.program(COUNTING)
+    desk.agent("amy", walls=False)
+    task = desk.give("amy", "x", env={"MOST": "40"})
+    live = Follower(desk, task)
+    wait_until(lambda: len(live.texts) == 21)
+    for _ in range(2):
+        desk.pen.kill_hub()
+        desk.pen.start()
+    next((desk.pen.session("amy") / "work").iterdir()).joinpath("go").touch()
+    live.wait()
+    assert live.cuts >= 2
+    assert live.texts == [f"word {number}" for number in range(40)]
+    assert len(set(live.ids)) == len(live.ids)
+
+
+def test_t8_many_lines_and_several_who_watch(desk: Desk) -> None:
+    desk.program(COUNTING)
+    desk.agent("amy", walls=False)
+    task = desk.give("amy", "x", env={"MOST": "5000"})
+    several = [Follower(desk, task) for _ in range(5)]
+    desk.wait_said(task)
+    next((desk.pen.session("amy") / "work").iterdir()).joinpath("go").touch()
+    for live in several:
+        live.wait()
+        assert live.texts == [f"word {number}" for number in range(5000)]
+
+
+def test_t8_a_hub_with_a_quiet_task_is_quiet(desk: Desk) -> None:
+    desk.agent("amy", walls=False)
+    task = desk.give("amy", "[[say x ; hold one ; say y]]", keep_open=True)
+    desk.team.claude.wait_held("one")
+    watching = [Follower(desk, task) for _ in range(3)]
+    wait_until(lambda: all(live.texts == ["x"] for live in watching))
+    used = _cpu_seconds(desk.pen.pid)
+    threading.Event().wait(3)
+    assert _cpu_seconds(desk.pen.pid) - used < 0.5
+    desk.team.claude.release("one")
+    desk.wait(task, "idle")
+    used = _cpu_seconds(desk.pen.pid)
+    threading.Event().wait(3)
+    assert _cpu_seconds(desk.pen.pid) - used < 0.5
+    desk.end(task)
+    for live in watching:
+        live.wait()
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def test_t8_odd_marks_and_tasks(desk: Desk) -> None:
+    desk.pen.start()
+    waiting = desk.offer("x", role="nobody")
+    live = Follower(desk, waiting)
+    wait_until(lambda: live.of("state") == [{"state": "queued"}])
+    desk.cancel(waiting)
+    live.wait()
+    assert live.of("end")[0]["state"] == "cancelled"
+    path = str(desk.pen.home.socket(HUB))
+    for mark in ("x", "1", "1.2", "-1.0.0", "1.0.0.0", "9" * 30 + ".1.1"):
+        headers = {"last-event-id": mark}
+        answer = wire.request(path, "GET", f"/task/{waiting}/events", headers, b"", 20)
+        assert answer.status == 400, mark
+    far = Follower(desk, waiting, "999999.5.0")
+    far.wait()
+    assert far.of("end")
+
+
+def test_t8_debug_has_what_was_written_raw(desk: Desk) -> None:
+    desk.program("""
+sys.stderr.write("a complaint\\n")
+sys.stdout.write("no json\\n")
+result("x")
+""")
+    desk.agent("amy", walls=False)
+    task = desk.give("amy", "x")
+    desk.done(task)
+    found = desk.pen.client().get("task", task, "debug")
+    (run,) = found["runs"]
+    assert "no json\n" in run["stdout"]
+    assert run["stderr"] == "a complaint\n"
