@@ -3,6 +3,7 @@
 import sys
 
 from bench import (
+    discovery,
     engine_hooks,
     events,
     holders,
@@ -34,6 +35,7 @@ def main() -> None:
     rows += messages.rows()
     rows += engine_hooks.rows()
     rows += sandbox.rows()
+    rows += discovery.rows()
     show(rows)
     missed = [row for row in rows if not row.met]
     print(f"\n{len(rows) - len(missed)} of {len(rows)} goals met")

@@ -1,5 +1,6 @@
 """Row 8: finding components on two hundred ports, beside an HTTP client that asks them all."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -7,32 +8,30 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import httpx
 
 from bench.table import Row, interleaved, show, timed
 
 PORTS = 200
 COMPONENTS = 5
 ROUNDS = 15
-WORKERS = 32
 
 
 def rows() -> list[Row]:
-    """The scan, beside httpx where that is installed, else beside requests."""
+    """The scan, beside httpx."""
     from bullpen.component.discovery import scan
 
     with components() as ports:
-        name, ask = client()
         found = scan(ports)
         assert len(found) == COMPONENTS, found
 
         def naive() -> float:
-            with ThreadPoolExecutor(WORKERS) as pool:
-                return timed(lambda: check(list(pool.map(ask, ports))))
+            return timed(lambda: check(asyncio.run(by_httpx(ports))))
 
         ours, theirs = interleaved(ROUNDS, lambda: timed(lambda: check(scan(ports))), naive)
-    return [Row("8", f"discovery, {PORTS} ports (beside {name})", ours, theirs, 0.1)]
+    return [Row("8", f"discovery, {PORTS} ports (beside httpx)", ours, theirs, 0.1)]
 
 
 def check(answers: list[Any]) -> None:
@@ -40,30 +39,17 @@ def check(answers: list[Any]) -> None:
     assert sum(answer is not None for answer in answers) == COMPONENTS
 
 
-def client() -> tuple[str, Any]:
-    """The usual way: a client, a request per port, in threads."""
-    try:
-        import httpx  # type: ignore[import-not-found,unused-ignore]
-    except ModuleNotFoundError:
-        return "requests", _by_requests
-    talk = httpx.Client(timeout=1.0)
+async def by_httpx(ports: list[int]) -> list[Any]:
+    """The usual way: a client, and all requests at once."""
+    async with httpx.AsyncClient(timeout=1.0) as client:
 
-    def by_httpx(port: int) -> Any:
-        try:
-            return talk.get(f"http://127.0.0.1:{port}/status").json()
-        except httpx.HTTPError:
-            return None
+        async def ask(port: int) -> Any:
+            try:
+                return (await client.get(f"http://127.0.0.1:{port}/status")).json()
+            except httpx.HTTPError:
+                return None
 
-    return "httpx", by_httpx
-
-
-def _by_requests(port: int) -> Any:
-    import requests
-
-    try:
-        return requests.get(f"http://127.0.0.1:{port}/status", timeout=1.0).json()
-    except requests.RequestException:
-        return None
+        return await asyncio.gather(*map(ask, ports))
 
 
 @contextlib.contextmanager
