@@ -28,6 +28,8 @@ QUICK: dict[str, tuple[str, ...]] = {
     "hub": ("test_store.py", "test_feed.py", "test_b2_killed_hub_finds_its_agents_again"),
     "api": ("test_format.py",),
     "holder": ("_holder_log",),
+    "sandboxes": ("test_policy.py",),
+    "tasks": (),
 }
 # Of the others, those that start many commands.
 SLOW = (

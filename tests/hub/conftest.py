@@ -30,6 +30,7 @@ from bullpen.client import wire
 from bullpen.client.hub import HubClient
 from bullpen.client.start import start_hub
 from bullpen.paths import HUB, Home, make_directories
+from bullpen.sandboxes import limits
 from tests.conftest import BULLPEN, Ran, wait_until
 from tests.holder.conftest import Client, alive, process_state
 
@@ -359,6 +360,7 @@ def made_pen(root: Path | None = None, *, with_port: bool = True) -> Iterator[Pe
         stack.callback(shutil.rmtree, base, ignore_errors=True)
         port = stack.enter_context(reserved_port()) if with_port else None
         pen = Pen(root or base / "h", person, port)
+        stack.callback(limits.sweep, pen.root, ())  # of agents that ran to the end
         stack.callback(pen.close)
         yield pen
 

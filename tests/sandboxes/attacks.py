@@ -314,8 +314,11 @@ def settings_of_the_kernel():
 def processes_by_the_real_proc():
     """Other processes' command lines."""
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and str(P["victim_seconds"]) in read(entry / "cmdline"):
-            return SECRET
+        try:
+            if entry.name.isdigit() and str(P["victim_seconds"]) in read(entry / "cmdline"):
+                return SECRET
+        except OSError:
+            continue  # it has just ended
     return ""
 
 

@@ -264,11 +264,11 @@ def made(uid: int) -> Iterator[Place]:
     finally:
         for thing in place.open_things:
             thing.close()
+        shutil.rmtree(root, ignore_errors=True)
         group = limits.find().pids
         if group:
             # The kernel lets a group go a moment after its last process.
             wait_until(lambda: limits.sweep(place.home, []) == [] == _left(group, place.home))
-        shutil.rmtree(root, ignore_errors=True)
 
 
 def _left(group: limits.Group, home: Path) -> list[Path]:

@@ -23,6 +23,7 @@ HUB = "bullpen.hub"
 ROWS, DRIVER, TASKS = f"{HUB}.task_rows:TaskRows", f"{HUB}.task_driver:Driver", f"{HUB}.tasks:Tasks"
 RUNS, PLAN, PLACES = f"{HUB}.runs", f"{HUB}.run_plan", f"{HUB}.workspaces"
 FACTORY, HOLDERS = f"{HUB}.factory:Factory", f"{HUB}.holders"
+KEPT = 3  # tasks in wally's history
 CLAUDE = "bullpen.engines.claude.config"
 
 # `_put` runs inside the transaction: after it, nothing is committed yet.
@@ -215,8 +216,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashing]:
         desk.windows = Windows(place / "windows", SPECS)
         desk.pen.env["PYTHONPATH"] = str(desk.windows.place)
         desk.pen.start()
+        desk.counter("amy", "amy")
+        desk.counter("wally", "wally", walls=True, history_limit=KEPT)
         for name in ("amy", "wally"):
-            desk.counter(name, name, walls=name == "wally")
             desk.wait_ready(name)
         yield desk
 
@@ -256,6 +258,22 @@ def test_t11_task_behind_walls_whose_hub_is_killed_is_done_once(
     with crashing.windows.death(GIVING[window], 30):
         id = crashing.take("agents", "wally", "task", body=crashing.body(name))
     crashing.assert_over(id, name, "completed", "start", "end")
+
+
+def test_t10_history_whose_hub_is_killed_keeps_no_files_of_what_it_forgot(
+    crashing: Crashing,
+) -> None:
+    for _ in range(KEPT):
+        crashing.done(crashing.take("agents", "wally", "task", body=crashing.body(fresh())))
+        crashing.assert_tidy()  # or it would be the end of this one that the hub dies of
+    name = fresh()
+    with crashing.windows.death(GIVING["old ones forgotten"], 30):
+        id = crashing.take("agents", "wally", "task", body=crashing.body(name))
+    crashing.assert_over(id, name, "completed", "start", "end")
+    items = crashing.pen.client().get("agents", "wally", "history")["items"]
+    assert len(items) == KEPT
+    kept = {path.name for path in (crashing.pen.session("wally") / "tasks").iterdir()}
+    assert kept == {item["task_id"] for item in items}
 
 
 @pytest.mark.parametrize("spec", OFFERING.values(), ids=OFFERING)

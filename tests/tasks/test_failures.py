@@ -128,7 +128,12 @@ if len(open("count").read().split()) == 1:
     say("first")
     while True:
         time.sleep(0.05)
-others = [pid for pid in open("count").read().split()[:-1] if os.path.exists(f"/proc/{pid}")]
+def lives(pid):
+    try:
+        return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+others = [pid for pid in open("count").read().split()[:-1] if lives(pid)]
 result(f"second, beside {others}")
 """)
     desk.agent("amy", walls=False)

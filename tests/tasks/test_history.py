@@ -145,7 +145,7 @@ def test_t10_what_an_agent_does_to_its_repository_runs_nothing_and_holds_nothing
         ' do git config --worktree $k "$E"; git config -f $G/config $k "$E";'
         ' git config -f $G/config.worktree $k "$E"; done;'
         ' mkdir -p hooks; cp evil hooks/post-index-change; cp evil "$G/hooks/";'
-        " mkdir nested; cd nested; git init -q; git config core.fsmonitor ../evil;"
+        ' mkdir nested; cd nested; git init -q; git config core.fsmonitor "$E";'
         " git -c user.name=a -c user.email=b commit -q --allow-empty -m x; cd ..;"
         " mkfifo fifo; rm file1.txt; mkfifo file1.txt; truncate -s 3G huge;"
         " head -c 3000000 /dev/zero | tr '\\0' 'a' > big;"

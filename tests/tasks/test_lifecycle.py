@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bullpen.client.holder import connect
 from bullpen.errors import BullpenError
 from tests.conftest import wait_until
 from tests.engines.team import made_team
@@ -321,3 +322,26 @@ def test_an_agent_that_is_stopped_ends_its_task_and_its_program(desk: Desk) -> N
         desk.give("amy", "x")
     desk.start("amy")
     assert desk.done(desk.give("amy", "[[say back]]"))["output"] == "back"
+
+
+def test_attach_says_that_there_is_no_terminal(desk: Desk) -> None:
+    desk.agent("amy", walls=False)
+    with pytest.raises(BullpenError, match="takes tasks"):
+        connect(desk.pen.home, "amy")
+    task = desk.give("amy", "[[hold one ; say x]]")
+    desk.team.claude.wait_held("one")
+    with connect(desk.pen.home, "amy") as connection:
+        assert connection.greeting["mode"] == "pipe"
+    desk.team.claude.release("one")
+    desk.done(task)
+
+
+def test_tasks_that_nobody_took_are_not_kept_for_ever(desk: Desk) -> None:
+    config = desk.pen.root / "config.yaml"
+    config.write_text(config.read_text() + "history_limit: 2\n")
+    desk.pen.start()
+    tasks = [desk.offer("x", role="nobody") for _ in range(4)]
+    for task in tasks:
+        desk.cancel(task)
+    found = desk.pen.client().get("history")
+    assert [item["task_id"] for item in found["items"]] == tasks[:1:-1]

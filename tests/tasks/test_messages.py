@@ -67,12 +67,13 @@ def test_a_message_to_one_that_works_waits_and_is_not_typed(desk: Desk) -> None:
     wait_until(lambda: delivered(desk) == [id])
 
 
-def test_a_message_that_was_told_while_the_hub_was_away_is_not_told_again(desk: Desk) -> None:
+def test_a_message_that_was_told_while_the_hub_was_away_is_not_told_again(real: Desk) -> None:
     """The hook that shows it finds nobody; the transcript shows it."""
-    pause, real = desk.pen.root.parent / "pause", desk.pen.env["BULLPEN_CLAUDE_BIN"]
+    desk = real
+    pause, claude = desk.pen.root.parent / "pause", desk.pen.env["BULLPEN_CLAUDE_BIN"]
     program = desk.pen.root.parent / "program"
     wait = f"while [ -e {pause} ]; do touch {pause}.seen; sleep 0.01; done"
-    program.write_text(f'#!/bin/sh\n[ "$1" = --version ] || {{ {wait}; }}\nexec {real} "$@"\n')
+    program.write_text(f'#!/bin/sh\n[ "$1" = --version ] || {{ {wait}; }}\nexec {claude} "$@"\n')
     program.chmod(0o755)
     desk.pen.env["BULLPEN_CLAUDE_BIN"] = str(program)
     desk.agent("amy", walls=False)

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from bullpen.client import wire
 from bullpen.paths import HUB
 from tests.conftest import wait_until
+from tests.hub.conftest import cpu_seconds, quiet_for
 from tests.tasks.desk import Desk
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ class Follower:
         target = f"/task/{self.task}/events"
         with wire.stream(path, "GET", target, headers, timeout=30) as answer:
             assert answer.status == 200
-            for piece in answer.pieces():
+            for piece in answer:
                 *blocks, rest = (rest + piece).split(b"\n\n")
                 for block in blocks:
                     self._take(block.decode())
@@ -141,22 +141,17 @@ def test_t8_a_hub_with_a_quiet_task_is_quiet(desk: Desk) -> None:
     desk.team.claude.wait_held("one")
     watching = [Follower(desk, task) for _ in range(3)]
     wait_until(lambda: all(live.texts == ["x"] for live in watching))
-    used = _cpu_seconds(desk.pen.pid)
-    threading.Event().wait(3)
-    assert _cpu_seconds(desk.pen.pid) - used < 0.5
+    used = cpu_seconds(desk.pen.pid)
+    quiet_for(3)
+    assert cpu_seconds(desk.pen.pid) - used < 0.5
     desk.team.claude.release("one")
     desk.wait(task, "idle")
-    used = _cpu_seconds(desk.pen.pid)
-    threading.Event().wait(3)
-    assert _cpu_seconds(desk.pen.pid) - used < 0.5
+    used = cpu_seconds(desk.pen.pid)
+    quiet_for(3)
+    assert cpu_seconds(desk.pen.pid) - used < 0.5
     desk.end(task)
     for live in watching:
         live.wait()
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
 
 
 def test_t8_odd_marks_and_tasks(desk: Desk) -> None:

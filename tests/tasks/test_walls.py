@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from bullpen.hub.walls import entry_roots
+from bullpen.sandboxes import limits
 from tests.tasks.desk import Desk
 
 PERSON = Path("/home/me")
+WHO = ("-c", "user.name=me", "-c", "user.email=me@example.com")
 NO_NAMESPACES = "bwrap: No permissions to create new namespace, likely because the kernel does not"
 
 
@@ -47,9 +49,8 @@ def test_x2_where_logins_lie_beside_programs_not_all_is_shown(entry: str) -> Non
 def checkout(desk: Desk) -> Path:
     """Below the directory that holds the home: tasks may work there."""
     path = desk.pen.root.parent / "shop"
-    who = ("-c", "user.name=me", "-c", "user.email=me@example.com")
     git("init", "-q", "-b", "main", str(path))
-    git("-C", str(path), *who, "commit", "-q", "--allow-empty", "-m", "first")
+    git("-C", str(path), *WHO, "commit", "-q", "--allow-empty", "-m", "first")
     return path
 
 
@@ -145,3 +146,36 @@ def test_x3_a_wall_that_breaks_while_it_is_built_is_no_way_out(desk: Desk, tmp_p
     task = desk.over(desk.give("amy", "[[say hi]]"))
     assert (task["state"], task["error"]["type"]) == ("failed", "sandbox_error")
     assert len(task["runs"]) == 1, "not tried again"
+
+
+def test_x5_links_in_the_repository_are_gone_when_the_task_is(desk: Desk, checkout: Path) -> None:
+    """A log of git's that is a link would have the next git outside write where it leads."""
+    victim = desk.pen.root.parent / "victim"
+    victim.write_text("as it was")
+    desk.agent("amy", role={"permissions": {"allow": ["Bash"]}})
+    logs = checkout / ".git" / "logs" / "refs" / "heads"
+    link = f"ln -sf {victim} {logs}/main && ls -l {logs}/main >seen"
+    task = desk.give("amy", bash(link), repo=str(checkout), worktree="work")
+    found = desk.done(task)
+    assert str(victim) in (Path(found["directory"]) / "seen").read_text(), "it could be made"
+    assert not (logs / "main").is_symlink()
+    git("-C", str(checkout), *WHO, "commit", "-q", "--allow-empty", "-m", "second")
+    assert victim.read_text() == "as it was"
+
+
+def test_x2_limits_of_agents_that_ended_are_removed(desk: Desk) -> None:
+    where = limits.find().pids
+    if where is None:
+        pytest.skip("processes are not limited by a cgroup here")
+
+    def groups() -> list[str]:
+        found = {path.name for path in where.parent.glob("bullpen-*-limited-*")}
+        return sorted(found - before)
+
+    before: set[str] = set()
+    before = set(groups())
+    desk.agent("limited")
+    desk.done(desk.give("limited", "[[say hi]]"))
+    assert len(groups()) == 1
+    desk.pen.client().delete("agents", "limited")
+    assert groups() == []

@@ -6,6 +6,7 @@ and knows nothing of terminals.
 """
 
 import contextlib
+import json
 import select
 import socket
 import time
@@ -140,11 +141,25 @@ def _none_such(home: Home, name: str, has_been: bool) -> BullpenError:
     if not has_been:
         others = f"running: {names}" if names else "none is running"
         return BullpenError(f"no agent called {name} · {others}", kind=Kind.NOT_FOUND)
+    if _takes_tasks(home, name):
+        return BullpenError(
+            f"{name} has no terminal: it takes tasks, and none is under way",
+            hint=f'bullpen task {name} "…" · bullpen history {name}',
+            kind=Kind.NOT_FOUND,
+        )
     return BullpenError(
         f"{name} is not running" + (f" · others are: {names}" if names else ""),
         hint=f"bullpen logs {name} shows what it wrote · bullpen restart {name}",
         kind=Kind.NOT_FOUND,
     )
+
+
+def _takes_tasks(home: Home, name: str) -> bool:
+    try:
+        record = json.loads((home.session(name) / "session.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and record.get("kind") == "headless"
 
 
 def _listens(home: Home, name: str) -> bool:

@@ -412,6 +412,9 @@ class Supervisor:
         self.tunnels.close(live.agent.name)
         try:
             await asyncio.to_thread(unlock_tree, self.home, self.settings, live.agent)
+            if live.agent.is_sandboxed:
+                running = [each.agent.name for each in self.registry if each.is_running]
+                await asyncio.to_thread(walls.tidy_agent, self.home, live.agent, running)
             found = await asyncio.to_thread(held.find_holder, *self._held(live.agent))
             # A hub that was killed may not have come to say that it began.
             began = [_started(live.agent, found["pid"], found["child"])] if found else []

@@ -77,14 +77,12 @@ def plan_agent(
 ) -> list[Step]:
     """What becomes of one agent."""
     name = live.agent.name
-    busy = _busy(supervisor, live)
-    if busy:
-        return [_keep("session", name, busy)]
-    if now - live.view.since < older_than:
-        return [_keep("session", name, f"ended less than {_words(older_than)} ago")]
-    work = _work_left(supervisor, live.agent)
-    if work:
-        return [_keep("session", name, work)]
+    why = _busy(supervisor, live)
+    if not why and now - live.view.since < older_than:
+        why = f"ended less than {_words(older_than)} ago"
+    why = why or _work_left(supervisor, live.agent)
+    if why:
+        return [_keep("session", name, why)]
     if live.agent.worktree is None:
         return [_remove("session", name, "ended")]
     reason, is_locked = _reason_to_keep(supervisor, live.agent)

@@ -311,6 +311,7 @@ class Driver:
             # The hub that stopped it may have been killed since.
             limit = await self._timeout(live)
             live.stopped_for = verdict(live.task, limit, ended.at, _tokens(run))
+        await asyncio.to_thread(walls.tidy, workspaces.checkout_of(live.session))
         commits = await asyncio.to_thread(self._keep_changes, live)
         async with live.lock:
             task = self._after(live, run, told.text, worker)

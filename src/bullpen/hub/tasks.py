@@ -372,9 +372,8 @@ class Tasks:
         task = live.task
         try:
             await asyncio.to_thread(run_plan.forget_variables, self._home, task.id)
-            if task.agent:
-                await self._driver.say(live, Idle())
-                await self._forget_old(task.agent)
+            await self._driver.say(live, Idle())
+            await self._forget_old(task.agent)
         except (BullpenError, OSError) as error:
             # The next task, or the next hub, does it.
             log.warning("cannot tidy up", extra={"task": task.id, "why": str(error)})
@@ -393,7 +392,8 @@ class Tasks:
             with contextlib.suppress(BullpenError):
                 worker = await asyncio.to_thread(run_plan.load_worker, self._home, live.agent)
                 limit = worker.file.history_limit or limit
-        for id in await self.board.rows.drop_old(agent, limit):
+        dropped = await self.board.rows.drop_old(agent, limit)
+        for id in dropped if agent else ():  # nobody's was never begun
             place = run_plan.task_directory(self._home, agent, id)
             await asyncio.to_thread(shutil.rmtree, place, True)
 

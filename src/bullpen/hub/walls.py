@@ -3,6 +3,7 @@
 Planning reads and decides; `raise_wall` is called right before a start and fails shut.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,8 +17,12 @@ from bullpen.hub.doors import DIRECTORY
 from bullpen.hub.launch import Ground, Plan, load_role_of
 from bullpen.model.agent import Agent
 from bullpen.model.role import Role
-from bullpen.sandboxes import Git, Network, Policy, Sandbox, Wrapped, get_sandbox
+from bullpen.paths import Home
+from bullpen.sandboxes import Git, Network, Policy, Sandbox, Wrapped, get_sandbox, limits
+from bullpen.sandboxes.prepare import remove_links
 from bullpen.worktrees.since import Looked, look_at
+
+log = logging.getLogger("bullpen.hub")
 
 PROXY_PORTS = range(3128, 3228)  # inside: nobody else listens there
 # Programs that a person installed, and where the rest of them lies. Not whole directories where
@@ -131,6 +136,23 @@ def raise_wall(wall: Wall, argv: tuple[str, ...], env: Mapping[str, str]) -> Wra
         raise
     except BullpenError as error:
         raise SandboxError(error.message, hint=error.hint, kind=error.kind) from error
+
+
+def tidy(checkout: Looked | None) -> None:
+    """After a sandboxed program has ended: what it may have left for a git outside to stumble over
+    in the repository."""
+    if checkout is not None and not checkout.is_main:
+        git = Git(checkout.repo.common_dir, checkout.repo.git_dir, checkout.root)
+        removed = remove_links(git)
+        if removed:
+            log.warning("removed links from a repository", extra={"paths": list(map(str, removed))})
+
+
+def tidy_agent(home: Home, agent: Agent, running: Iterable[str]) -> None:
+    """The same for one in a terminal; and the limits of those that have ended."""
+    if agent.worktree is not None:
+        tidy(look_at(Path(agent.worktree.path)))
+    limits.sweep(home.root, [home.session(name) for name in running])
 
 
 def tunnel_hosts(wall: Wall | None) -> tuple[str, ...]:

@@ -253,6 +253,8 @@ def move(task: Task, status: Status, at: float, **more: Any) -> Task:
 
 def begin(task: Task, at: float) -> Task:
     """Its first run is to start."""
+    if not isinstance(task.status, Queued):
+        raise ValueError(f"a task that is {task.state} has begun")
     return move(task, Working(run=1, turn_started=at), at, started=at)
 
 
@@ -361,7 +363,7 @@ def verdict(
 
 
 def _used_up(task: Task, budget: Budget, now: float, used_tokens: int) -> str:
-    if budget.minutes and now >= (task.started or 0.0) + budget.minutes * 60:
+    if budget.minutes and worked_seconds(task, now) >= budget.minutes * 60:
         return f"it took longer than the {budget.minutes} minutes it was given"
     used = used_tokens + sum(run.input_tokens + run.output_tokens for run in task.runs)
     if budget.tokens and used > budget.tokens:
@@ -378,8 +380,15 @@ def seconds_left(task: Task, timeout_seconds: float, now: float) -> float:
         return 0.0
     ends = [status.turn_started + timeout_seconds]
     if budget and budget.minutes:
-        ends.append((task.started or 0.0) + budget.minutes * 60)
+        ends.append(now + budget.minutes * 60 - worked_seconds(task, now))
     return max(0.0, min(ends) - now)
+
+
+def worked_seconds(task: Task, now: float) -> float:
+    """In all turns; while it rests it does not work."""
+    began = task.status.turn_started if isinstance(task.status, Working) else now
+    before = sum(run.ended - run.began for run in task.runs if run.ended <= began)
+    return before + max(0.0, now - began)
 
 
 def spent_usd(task: Task) -> float:

@@ -100,13 +100,27 @@ async def set_agent_config(hub: HubPart, name: Name, asked: NewConfig) -> Any:
     """Write its file, after checking it as a whole; if anything is wrong, nothing is written. Most
     of it holds from the next task on; the answer says what needs a new start."""
     _headless(hub, name)
-    done = await hub.seats.configure(name, asked)
+    try:
+        done = await hub.seats.configure(name, asked)
+    except BullpenError as error:
+        raise _about_fields(error) from error
     return Configured(
         config=shown_config(done.file),
         has_file=True,
         live=done.live,
         restart=done.restart,
         comments_dropped=done.had_comments,
+    )
+
+
+def _about_fields(error: BullpenError) -> BullpenError:
+    """The same of what was sent: lines are those of a file that nobody has written."""
+    found = error.details.get("problems")
+    if not isinstance(found, list):
+        return error
+    problems = [f"{each['key'] or 'body'}: {each['message']}" for each in found]
+    return BullpenError(
+        "; ".join(problems), hint=error.hint, kind=error.kind, details={"problems": problems}
     )
 
 

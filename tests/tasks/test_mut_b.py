@@ -1,0 +1,443 @@
+"""The hub killed with -9 between any two steps of a task: the next one goes on where it was."""
+
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullpen.client import wire
+from bullpen.errors import BullpenError, Kind
+from tests.conftest import wait_until
+from tests.engines.team import made_team
+from tests.hub.conftest import quiet_for
+from tests.tasks.counters import FINAL, Counting, patiently
+from tests.tasks.windows import Windows
+from tests.worktrees.conftest import git, make_repo
+
+HUB = "bullpen.hub"
+ROWS, DRIVER, TASKS = f"{HUB}.task_rows:TaskRows", f"{HUB}.task_driver:Driver", f"{HUB}.tasks:Tasks"
+RUNS, PLAN, PLACES = f"{HUB}.runs", f"{HUB}.run_plan", f"{HUB}.workspaces"
+FACTORY, HOLDERS = f"{HUB}.factory:Factory", f"{HUB}.holders"
+KEPT = 3  # tasks in wally's history
+CLAUDE = "bullpen.engines.claude.config"
+
+# `_put` runs inside the transaction: after it, nothing is committed yet.
+GIVING = {
+    "variables about to be kept": f"{PLAN}:keep_variables:1:before",
+    "variables kept": f"{PLAN}:keep_variables:1:after",
+    "row about to be written": f"{ROWS}.put:1:before",
+    "row not committed": f"{ROWS}._put:1:after",
+    "row written": f"{ROWS}.put:1:after",
+    "taken, not answered": f"{HUB}.http.tasks:_taken:1:after",
+    "directory about to be made": f"{PLACES}:make:1:before",
+    "directory made": f"{PLACES}:make:1:after",
+    "directory recorded": f"{ROWS}.keep_session:1:after",
+    "about to be locked": f"{PLACES}:lock_tree:1:before",
+    "locked": f"{PLACES}:lock_tree:1:after",
+    "about to begin": f"{DRIVER}._begin:1:before",
+    "beginning not committed": f"{ROWS}._put:2:after",
+    "begun": f"{DRIVER}._begin:1:after",
+    "run planned": f"{PLAN}:plan_run:1:after",
+    "engine's files written": f"{HUB}.sessions:write_files:1:after",
+    "in the lock of the engine's configuration": f"{CLAUDE}:ready:1:before",
+    "files written": f"{PLAN}:write:1:after",
+    "conversation recorded": f"{ROWS}.keep_session:2:after",
+    "about to ask the factory": f"{FACTORY}.hold:1:before",
+    "answered by the factory": f"{HOLDERS}:request:1:after",
+    "held": f"{FACTORY}.hold:1:after",
+    "agent said to be at work": f"{DRIVER}.say:1:after",
+    "connected": f"{HOLDERS}:connect:1:after",
+    "output read": f"{RUNS}:_read:1:after",
+    "holder gone": f"{RUNS}:_released:1:after",
+    "about to finish": f"{DRIVER}._finish:1:before",
+    "changes looked at": f"{DRIVER}._keep_changes:1:after",
+    "end not committed": f"{ROWS}._put:3:after",
+    "end recorded": f"{ROWS}.put:3:after",
+    "about to be concluded": f"{TASKS}._conclude:1:before",
+    "about to be unlocked": f"{PLACES}:unlock_tree:1:before",
+    "unlocked": f"{PLACES}:unlock_tree:1:after",
+    "variables about to be forgotten": f"{PLAN}:forget_variables:1:before",
+    "variables forgotten": f"{PLAN}:forget_variables:1:after",
+    "concluded": f"{TASKS}._conclude:1:after",
+    "said to be idle": f"{DRIVER}.say:2:after",
+    "about to forget old ones": f"{TASKS}._forget_old:1:before",
+    "old ones forgotten": f"{ROWS}.drop_old:1:after",
+}
+WALLED = ("files written", "about to ask the factory", "held", "output read", "about to finish")
+OFFERING = {
+    "row written": f"{ROWS}.put:1:after",
+    "about to be given out": f"{TASKS}.dispatch:1:before",
+    "given out": f"{TASKS}.dispatch:1:after",
+    "about to be assigned": f"{TASKS}._assign:1:before",
+    "assignment not committed": f"{ROWS}._put:2:after",
+    "assigned": f"{TASKS}._assign:1:after",
+    "directory made": f"{PLACES}:make:1:after",
+    "begun": f"{DRIVER}._begin:1:after",
+}
+ENDING_A_RUN = {
+    "about to tell it": f"{RUNS}:stop:1:before",
+    "connected to tell it": f"{HOLDERS}:connect:1:after",
+    "told": f"{HOLDERS}:Link.ask:1:after",
+    "holder gone": f"{RUNS}:_released:1:after",
+    "about to finish": f"{DRIVER}._finish:1:before",
+}
+CANCELLING = {
+    "about to be recorded": f"{ROWS}.put:1:before",
+    "not committed": f"{ROWS}._put:1:after",
+    "recorded": f"{ROWS}.put:1:after",
+    "not answered": f"{TASKS}.cancel:1:after",
+    **ENDING_A_RUN,
+    "end not committed": f"{ROWS}._put:2:after",
+    "end recorded": f"{ROWS}.put:2:after",
+    "about to be concluded": f"{TASKS}._conclude:1:before",
+}
+TIMING_OUT = {
+    **ENDING_A_RUN,
+    "end not committed": f"{ROWS}._put:1:after",
+    "end recorded": f"{ROWS}.put:1:after",
+    "about to be concluded": f"{TASKS}._conclude:1:before",
+}
+CANCELLING_QUEUED = {
+    "not committed": f"{ROWS}._put:1:after",
+    "recorded": f"{ROWS}.put:1:after",
+    "not answered": f"{TASKS}.cancel:1:after",
+    "about to be concluded": f"{TASKS}._conclude:1:before",
+    "variables about to be forgotten": f"{PLAN}:forget_variables:1:before",
+    "variables forgotten": f"{PLAN}:forget_variables:1:after",
+}
+CONTINUING = {
+    "about to be recorded": f"{ROWS}.put:1:before",
+    "not committed": f"{ROWS}._put:1:after",
+    "recorded": f"{ROWS}.put:1:after",
+    "not answered": f"{TASKS}.continue_:1:after",
+    "files written": f"{PLAN}:write:1:after",
+    "held": f"{FACTORY}.hold:1:after",
+    "about to finish": f"{DRIVER}._finish:1:before",
+    "rests again, not committed": f"{ROWS}._put:2:after",
+    "rests again": f"{ROWS}.put:2:after",
+}
+CLOSING = {
+    "about to be recorded": f"{ROWS}.put:1:before",
+    "not committed": f"{ROWS}._put:1:after",
+    "recorded": f"{ROWS}.put:1:after",
+    "not answered": f"{TASKS}.end:1:after",
+    "about to be concluded": f"{TASKS}._conclude:1:before",
+}
+LOADING = {
+    "tasks read": f"{ROWS}.open:1:after",
+    "about to sweep": f"{TASKS}._sweep:1:before",
+    "swept": f"{TASKS}._sweep:1:after",
+    "loaded": f"{TASKS}.load:1:after",
+}
+RETRYING = {
+    "about to finish": f"{DRIVER}._finish:1:before",
+    "not committed": f"{ROWS}._put:1:after",
+    "recorded": f"{ROWS}.put:1:after",
+    "held": f"{FACTORY}.hold:1:after",
+}
+TELLING = {
+    "messages marked": f"{HUB}.messages:Messages.mark_sent:1:after",
+    "about to ask the factory": f"{FACTORY}.hold:1:before",
+}
+# Where a hub stands still while its agents get ready.
+SWEEPING = f"{TASKS}._sweep:1:before"
+SECOND_TASK = f"{ROWS}.find_session:2:before"
+TABLES = (GIVING, OFFERING, CANCELLING, TIMING_OUT, CANCELLING_QUEUED, CONTINUING, CLOSING)
+SPECS = {spec for table in (*TABLES, LOADING, RETRYING, TELLING) for spec in table.values()}
+import tests.tasks.windows as w
+w.SITE += '\n    bullpen.hub.run_plan.sweep_tasks = lambda *a: None\n'
+SPECS |= {SWEEPING, SECOND_TASK}
+
+
+class Crashing(Counting):
+    """A home whose hubs can be made to die anywhere; a repository to work in."""
+
+    windows: Windows
+    repo: Path
+
+    def body(self, name: str, how_long: str = "0.05", **fields: Any) -> dict[str, Any]:
+        """A task with a secret, in a worktree of its own."""
+        given = {
+            "prompt": f"[[count {name} {how_long}]]",
+            "request": uuid.uuid4().hex,
+            "env": {"WORD": f"word-of-{name}"},
+            "repo": str(self.repo),
+            "worktree": name,
+        }
+        return {**given, **fields}
+
+    def take(self, *path: str, body: dict[str, Any]) -> str:
+        """Asked until it is answered, with the same key: the id."""
+        found = patiently(lambda: self.pen.client().post(*path, body=body, again=True))
+        id = str(found["task_id"])
+        again = patiently(lambda: self.pen.client().post(*path, body=body, again=True))
+        assert again["task_id"] == id
+        return id
+
+    def asked(self, request: str) -> int:
+        """How many tasks came of it."""
+        with closing(sqlite3.connect(f"file:{self.pen.root}/state.db?mode=ro", uri=True)) as rows:
+            select = "SELECT COUNT(*) FROM tasks WHERE request = ?"
+            return int(rows.execute(select, (request,)).fetchone()[0])
+
+    def steer(self, id: str, *words: str, until: tuple[str, ...], **body: Any) -> None:
+        """What is asked of a task that exists: again, unless it was done before the hub died."""
+        while True:
+            try:
+                self.pen.client().post("task", id, *words, body=body or None)
+                return
+            except BullpenError as error:
+                if error.kind is not Kind.UNAVAILABLE:
+                    raise
+            if patiently(lambda: self.task(id))["state"] in until:
+                return
+
+    def assert_over(self, id: str, name: str, state: str, *journal: str) -> dict[str, Any]:
+        """Over, once, and nothing of it is left but its history."""
+        found = patiently(lambda: self.over(id))
+        assert found["state"] == state, (found, self.debug(id))
+        assert self.finals()[id] == 1
+        assert self.journal.of(name) == list(journal)
+        self.assert_tidy()
+        wait_until(lambda: "locked" not in git(self.repo, "worktree", "list", "--porcelain"))
+        return found
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashing]:
+    place = tmp_path_factory.mktemp("crash")
+    with made_team(place, "standin") as team:
+        desk = Crashing(team, place)
+        config = desk.pen.home.config_file
+        config.write_text(f"{config.read_text()}workdirs: [{place}]\n")
+        desk.windows = Windows(place / "windows", SPECS)
+        desk.pen.env["PYTHONPATH"] = str(desk.windows.place)
+        desk.pen.start()
+        desk.counter("amy", "amy")
+        desk.counter("wally", "wally", walls=True, history_limit=KEPT)
+        for name in ("amy", "wally"):
+            desk.wait_ready(name)
+        yield desk
+
+
+@pytest.fixture
+def crashing(made: Crashing, monkeypatch: pytest.MonkeyPatch) -> Crashing:
+    """One home for all of them: what one death leaves is the next one's beginning."""
+    monkeypatch.setenv("PYTHONPATH", str(made.windows.place))
+    if not hasattr(made, "repo"):
+        made.repo = make_repo(made.journal.directory.parent / "repo")
+    made.pen.start()
+    made.assert_tidy()
+    return made
+
+
+def fresh() -> str:
+    return f"n-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.mark.parametrize("spec", GIVING.values(), ids=GIVING)
+def test_t11_given_task_whose_hub_is_killed_is_done_once(crashing: Crashing, spec: str) -> None:
+    name = fresh()
+    body = crashing.body(name)
+    with crashing.windows.death(spec, 30):
+        id = crashing.take("agents", "amy", "task", body=body)
+    assert crashing.asked(body["request"]) == 1
+    found = crashing.assert_over(id, name, "completed", "start", "end")
+    assert found["output"] == f"done {name}"
+    assert crashing.moves(id) == ["queued", "working", "completed"]
+
+
+@pytest.mark.parametrize("window", WALLED)
+def test_t11_task_behind_walls_whose_hub_is_killed_is_done_once(
+    crashing: Crashing, window: str
+) -> None:
+    name = fresh()
+    with crashing.windows.death(GIVING[window], 30):
+        id = crashing.take("agents", "wally", "task", body=crashing.body(name))
+    crashing.assert_over(id, name, "completed", "start", "end")
+
+
+def test_t10_history_whose_hub_is_killed_keeps_no_files_of_what_it_forgot(
+    crashing: Crashing,
+) -> None:
+    for _ in range(KEPT):
+        crashing.done(crashing.take("agents", "wally", "task", body=crashing.body(fresh())))
+        crashing.assert_tidy()  # or it would be the end of this one that the hub dies of
+    name = fresh()
+    with crashing.windows.death(GIVING["old ones forgotten"], 30):
+        id = crashing.take("agents", "wally", "task", body=crashing.body(name))
+    crashing.assert_over(id, name, "completed", "start", "end")
+    items = crashing.pen.client().get("agents", "wally", "history")["items"]
+    assert len(items) == KEPT
+    kept = {path.name for path in (crashing.pen.session("wally") / "tasks").iterdir()}
+    assert kept == {item["task_id"] for item in items}
+
+
+@pytest.mark.parametrize("spec", OFFERING.values(), ids=OFFERING)
+def test_t11_offered_task_whose_hub_is_killed_is_done_once(crashing: Crashing, spec: str) -> None:
+    name = fresh()
+    body = crashing.body(name, role="amy")
+    with crashing.windows.death(spec, 30):
+        id = crashing.take("tasks", body=body)
+    assert crashing.asked(body["request"]) == 1
+    found = crashing.assert_over(id, name, "completed", "start", "end")
+    assert found["agent"] == "amy"
+
+
+@pytest.mark.parametrize("spec", CANCELLING.values(), ids=CANCELLING)
+def test_t11_cancel_whose_hub_is_killed_happens(crashing: Crashing, spec: str) -> None:
+    name = fresh()
+    id = crashing.take("agents", "amy", "task", body=crashing.body(name, "hold"))
+    wait_until(lambda: crashing.task(id)["output"] == f"at {name}")
+    with crashing.windows.death(spec, 30):
+        crashing.steer(id, "cancel", until=("cancelling", "cancelled"))
+    found = crashing.assert_over(id, name, "cancelled", "start", "ended")
+    assert found["output"] == f"at {name}"
+
+
+@pytest.mark.parametrize("spec", CANCELLING_QUEUED.values(), ids=CANCELLING_QUEUED)
+def test_t11_cancel_in_the_queue_whose_hub_is_killed_happens(crashing: Crashing, spec: str) -> None:
+    name = fresh()
+    body = crashing.body(name, labels={"nobody": "has"})
+    id = crashing.take("tasks", body=body)
+    with crashing.windows.death(spec):
+        crashing.steer(id, "cancel", until=FINAL)
+        patiently(lambda: crashing.pen.client().get("tasks"))
+    crashing.assert_over(id, name, "cancelled")
+
+
+@pytest.mark.parametrize("spec", TIMING_OUT.values(), ids=TIMING_OUT)
+def test_t7_time_out_whose_hub_is_killed_is_one(crashing: Crashing, spec: str) -> None:
+    name = fresh()
+    body = crashing.body(name, "hold", timeout_seconds=2.0)
+    id = crashing.take("agents", "amy", "task", body=body)
+    wait_until(lambda: crashing.task(id)["output"] == f"at {name}")
+    with crashing.windows.death(spec, 30):
+        pass
+    found = crashing.assert_over(id, name, "failed", "start", "ended")
+    assert found["error"]["type"] == "timeout"
+    assert found["output"] == f"at {name}"
+
+
+@pytest.mark.parametrize("spec", CONTINUING.values(), ids=CONTINUING)
+def test_t5_continued_task_whose_hub_is_killed_goes_on_once(crashing: Crashing, spec: str) -> None:
+    first, second = fresh(), fresh()
+    id = crashing.take("agents", "amy", "task", body=crashing.body(first, keep_open=True))
+    crashing.wait(id, "idle")
+    prompt = f"[[count {second} 0.05]]"
+    with crashing.windows.death(spec, 30):
+        while patiently(lambda: crashing.task(id))["turns"] == 1:
+            crashing.steer(id, "continue", prompt=prompt, until=("working",))
+    wait_until(lambda: patiently(lambda: crashing.task(id))["output"] == f"done {second}")
+    assert crashing.wait(id, "idle")["turns"] == 2
+    assert crashing.finals()[id] == 0
+    assert crashing.status("amy")["current_task"]["id"] == id
+    crashing.steer(id, "end", until=())
+    assert crashing.journal.of(first) == ["start", "end"]
+    crashing.assert_over(id, second, "completed", "start", "end")
+
+
+@pytest.mark.parametrize("spec", CLOSING.values(), ids=CLOSING)
+def test_t5_ended_task_whose_hub_is_killed_is_over_once(crashing: Crashing, spec: str) -> None:
+    name = fresh()
+    id = crashing.take("agents", "amy", "task", body=crashing.body(name, keep_open=True))
+    crashing.wait(id, "idle")
+    with crashing.windows.death(spec):
+        crashing.steer(id, "end", until=("completed",))
+    crashing.assert_over(id, name, "completed", "start", "end")
+
+
+@pytest.mark.parametrize("spec", LOADING.values(), ids=LOADING)
+def test_t11_hub_killed_while_it_takes_up_tasks_loses_none(crashing: Crashing, spec: str) -> None:
+    running, waiting = fresh(), fresh()
+    first = crashing.take("agents", "amy", "task", body=crashing.body(running, "hold"))
+    second = crashing.take("tasks", body=crashing.body(waiting, role="amy"))
+    wait_until(lambda: crashing.journal.of(running) == ["start"])
+    crashing.pen.kill_hub()
+    with crashing.windows.death(spec):
+        patiently(lambda: crashing.pen.client().get("tasks"))
+    crashing.journal.release(running)
+    crashing.over(first)
+    crashing.assert_over(second, waiting, "completed", "start", "end")
+    crashing.assert_over(first, running, "completed", "start", "end")
+
+
+def start_paused(crashing: Crashing, spec: str) -> None:
+    """A hub that stands still there until all its agents could take tasks, and then some: what
+    it does not know yet it must not give to them."""
+    moves = len(crashing.pen.events("", "task.state"))
+    with crashing.windows.pause(spec):
+        before = len(crashing.pen.logged("takes tasks"))
+        held_up = crashing.journal.directory / "starting"
+        held_up.touch()
+        starting = threading.Thread(target=crashing.pen.start)
+        starting.start()
+        crashing.windows.wait_hit(spec)
+        held_up.unlink()
+        wait_until(lambda: len(crashing.pen.logged("takes tasks")) == before + 2)
+        quiet_for(0.5)
+        assert len(crashing.pen.events("", "task.state")) == moves
+    starting.join(30)
+    assert not starting.is_alive()
+
+
+def test_t11_agents_ready_before_all_tasks_are_taken_up_get_none_twice(crashing: Crashing) -> None:
+    name = fresh()
+    with crashing.windows.death(f"{TASKS}.dispatch:1:before"), pytest.raises(wire.HubGone):
+        crashing.pen.ask("POST", "/tasks", crashing.body(name, "0.5", role="amy"))
+    start_paused(crashing, SWEEPING)
+    id = crashing.pen.client().get("history")["items"][0]["task_id"]
+    crashing.assert_over(id, name, "completed", "start", "end")
+    assert crashing.moves(id) == ["queued", "queued", "working", "completed"]
+
+
+def test_t11_agents_ready_before_all_tasks_are_taken_up_get_one_each(crashing: Crashing) -> None:
+    first, waiting, urgent = fresh(), fresh(), fresh()
+    done = [crashing.take("agents", "amy", "task", body=crashing.body(first, "hold"))]
+    done.append(crashing.take("tasks", body=crashing.body(waiting, role="amy")))
+    body = crashing.body(urgent, "hold", role="amy", priority=1)
+    done.append(crashing.take("tasks", body=body))
+    crashing.journal.release(first)
+    wait_until(lambda: crashing.journal.of(urgent) == ["start"])
+    crashing.over(done[0])
+    crashing.pen.kill_hub()
+    start_paused(crashing, SECOND_TASK)
+    crashing.journal.release(urgent)
+    for id in done:
+        crashing.done(id)
+    crashing.assert_over(done[2], urgent, "completed", "start", "end")
+    crashing.assert_over(done[1], waiting, "completed", "start", "end")
+
+
+@pytest.mark.parametrize("spec", RETRYING.values(), ids=RETRYING)
+def test_t11_lost_run_whose_hub_is_killed_too_is_tried_again_once(
+    crashing: Crashing, spec: str
+) -> None:
+    name = fresh()
+    id = crashing.take("agents", "amy", "task", body=crashing.body(name, "hold"))
+    wait_until(lambda: crashing.journal.of(name) == ["start"])
+    with crashing.windows.death(spec, 30):
+        crashing.kill_holder(id, 1)
+        crashing.journal.release(name)
+    # What the killed one left: the locks of its task and of its agent.
+    story = ("start", "stale", "stale", "start", "end")
+    found = crashing.assert_over(id, name, "completed", *story)
+    assert [run["fault"] for run in found["runs"]] == ["lost", ""]
+
+
+@pytest.mark.parametrize("spec", TELLING.values(), ids=TELLING)
+def test_t6_message_in_front_of_a_prompt_is_not_lost_with_the_hub(
+    crashing: Crashing, spec: str
+) -> None:
+    name, text = fresh(), f"mind {fresh()}"
+    crashing.pen.client().post("agents", "amy", "messages", body={"text": text})
+    with crashing.windows.death(spec, 30):
+        id = crashing.take("agents", "amy", "task", body=crashing.body(name))
+    crashing.assert_over(id, name, "completed", "start", "end")
+    run = crashing.pen.session("amy") / "tasks" / id / "1"
+    assert (run / "prompt.json").read_text().count(text) == 1
