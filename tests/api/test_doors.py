@@ -92,7 +92,7 @@ def test_b6_the_next_hub_serves_at_the_same_place(pen: Pen, how: str) -> None:
         if how == "killed":
             pen.kill_hub()
         else:
-            assert ask(pen.home.socket(HUB), "POST", "/shutdown").status == 200
+            assert ask(pen.home.socket(HUB), "POST", "/shutdown").status == 202
             wait_until(lambda: not pen.hub_pids())
         wait_until(lambda: is_refused(door))  # the last thread of a killed hub still has it
         pen.start()
@@ -137,7 +137,7 @@ def test_b6_what_lies_in_the_way_is_replaced(fresh: Inside, tmp_path: Path, what
             (tmp_path / "target").write_text("precious")
             door.symlink_to(tmp_path / "target")
         case "half-made":
-            (door.parent / doors.BESIDE).write_text("left by a killed hub")
+            (door.parent / ".hub.sock.new").write_text("left by a killed hub")
     assert ask(fresh.socket, "POST", "/agents/amy/restart").status == 200
     assert agents_seen(door) == 200
     assert [path.name for path in door.parent.iterdir()] == ["hub.sock"]

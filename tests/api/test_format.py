@@ -41,7 +41,7 @@ def test_t9_errors_of_all_sorts_have_one_format(inside: Inside) -> None:
         (ask(inside.socket, "POST", "/agents", body=b"{"), 400, "validation_error"),
         (ask(inside.socket, "GET", "/agents/amy/diff"), 409, "conflict"),
         (ask(inside.socket, "POST", "/gc", body=b"x" * (9 << 20)), 413, "too_large"),
-        (ask(inside.port, "GET", "/status"), 401, "unauthorized"),
+        (ask(inside.port, "GET", "/agents"), 401, "unauthorized"),
         (ask(inside.port, "GET", "/status", token="x"), 401, "unauthorized"),
         (ask(inside.port, "GET", "/status", {"Host": "x"}), 403, "forbidden"),
         (ask(inside.port, "GET", "/x", HANDSHAKE), 401, "unauthorized"),

@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as connect_websocket
 
-from bullpen.hub import guard
+from bullpen.component import guard as shared_guard
 from bullpen.hub.http import connection
 from tests.api.conftest import Answer, Client, Inside, ask, connect, raw, token_of
 from tests.api.test_rights import TABLE
@@ -57,20 +57,20 @@ def test_b6_a_body_is_capped_by_its_length(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("method", "path"),
     sorted(
         {
-            path
-            for (_, path), rights in TABLE.items()
+            (method, path)
+            for (method, path), rights in TABLE.items()
             if rights.body is not None and rights.owner != 403
         }
     ),
 )
-def test_b6_a_body_in_chunks_is_capped(inside: Inside, path: str) -> None:
+def test_b6_a_body_in_chunks_is_capped(inside: Inside, method: str, path: str) -> None:
     sent = 0
     with connect(inside.socket) as talk:
         asked = path.format(name="amy", id=1)
-        head = f"POST {asked}?ask=12345678 HTTP/1.1\r\nHost: x\r\n"
+        head = f"{method} {asked}?ask=12345678 HTTP/1.1\r\nHost: x\r\n"
         head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         talk.sendall(head.encode())
         while sent <= 8 * MIB:
@@ -83,7 +83,7 @@ def test_b6_a_body_in_chunks_is_capped(inside: Inside, path: str) -> None:
 def test_b6_without_the_cap_the_body_is_taken(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "BODY_BYTES", 1 << 40)
+    monkeypatch.setattr(shared_guard, "BODY_BYTES", 1 << 40)
     body = b"x" * (8 * MIB + 1)
     assert ask(inside.socket, "POST", "/agents/amy/hooks", body=body).status == 200
 

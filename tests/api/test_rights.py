@@ -329,7 +329,7 @@ def test_b6_without_the_guard_nobody_is_asked(
 
     assert ask(fresh.port, "POST", "/shutdown").status == 401
     monkeypatch.setattr(guard.Guard, "_identify", anybody)
-    assert ask(fresh.port, "POST", "/shutdown").status == 200
+    assert ask(fresh.port, "POST", "/shutdown").status == 202
     assert fresh.hub.stop.is_set()
 
 

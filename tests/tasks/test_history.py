@@ -26,9 +26,8 @@ def ids(found: dict[str, object]) -> list[str]:
 def test_t10_pages_filters_and_restarts(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     desk.agent("bob", walls=False)
-    tasks = [desk.give("amy", f"[[say number {n}]]") for n in range(1) for _ in (0,)]
-    desk.done(tasks[0])
-    for number in range(1, 5):
+    tasks = []
+    for number in range(5):
         tasks.append(desk.give("amy", f"[[say number {number}]]"))
         desk.done(tasks[-1])
     failed = desk.give("amy", "[[status 401]]")

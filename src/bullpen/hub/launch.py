@@ -132,7 +132,10 @@ def plan_headless(ground: Ground, asked: Launch, name: str, last: Agent | None) 
             "an agent that takes tasks is started without a program, a prompt or a conversation",
             hint=f'bullpen task {name} "…"',
         )
-    file = load_agent_file(home, name) if asked.role is None else AgentFile(role=asked.role)
+    if asked.role is None:
+        file = load_agent_file(home, name)
+    else:
+        file = AgentFile(role=names.check_name("role", asked.role))
     role = file.apply_to(load_role_of(home, file.role, "", asked.overrides))
     token = new_token()
     directory = session_directory(home, name, file)

@@ -59,7 +59,8 @@ def load_worker(home: Home, agent: Agent) -> Worker:
     """Its file, if it has one, and its role; what is wrong with them is raised."""
     has_file = agent.name in list_agent_files(home)
     file = load_agent_file(home, agent.name) if has_file else AgentFile(role=agent.role)
-    role = file.apply_to(load_role_of(home, file.role, "", agent.overrides))
+    # Of another role it is after its next start: its engine and its conversations are of this one.
+    role = file.apply_to(load_role_of(home, agent.role, "", agent.overrides))
     return Worker(file, role, session_directory(home, agent.name, file))
 
 

@@ -254,9 +254,7 @@ async def _released(place: Place) -> None:
         await asyncio.sleep(RELEASE_SECONDS)
 
 
-def _ended(
-    place: Place, engine: Engine, told: Told, record: dict[str, Any] | None
-) -> Ended:
+def _ended(place: Place, engine: Engine, told: Told, record: dict[str, Any] | None) -> Ended:
     if record is None:
         found = held.find_holder(place.directory, place.tag)
         if found is not None:

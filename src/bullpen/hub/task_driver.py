@@ -156,10 +156,10 @@ class Driver:
 
     async def _rest(self, live: LiveTask) -> None:
         """Until somebody continues, ends or cancels it, or for too long."""
-        assert isinstance(live.task.status, Resting)
-        worker = await self._worker(live)
-        seconds = worker.file.open_timeout.total_seconds()
-        left = live.task.status.since + seconds - time.time()
+        status = live.task.status
+        assert isinstance(status, Resting)
+        worker = await self._worker(live)  # it may be continued meanwhile: `moved` is set then
+        left = status.since + worker.file.open_timeout.total_seconds() - time.time()
         try:
             async with asyncio.timeout(max(0.0, left)):
                 await live.moved.wait()

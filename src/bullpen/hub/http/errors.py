@@ -27,7 +27,8 @@ class Details(BaseModel):
     kind: Annotated[str | None, Field(description="the kind of failure inside Bullpen")] = None
     hint: Annotated[str | None, Field(description="what a person can do about it")] = None
     problems: Annotated[
-        list[str] | None, Field(description="each part of the request that does not fit")
+        list[str | dict[str, Any]] | None,
+        Field(description="each part that does not fit; of a file with its line and key"),
     ] = None
 
 

@@ -271,7 +271,7 @@ State = Annotated[
 async def list_history(
     hub: HubPart,
     agent: Whose,
-    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    page: Annotated[int, Query(ge=1, le=1_000_000, description="from 1 on")] = 1,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     state: State = None,
     session: Annotated[str | None, Query(max_length=40, description="of this session")] = None,
