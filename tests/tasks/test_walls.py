@@ -93,6 +93,16 @@ def test_x2_a_role_may_make_its_own_directory_read_only(desk: Desk, checkout: Pa
     assert not (checkout / "made").exists()
 
 
+def test_x2_a_repository_that_an_agent_made_stays_its_own(desk: Desk) -> None:
+    """Nobody else works in the directory of its session."""
+    desk.agent("amy", role={"permissions": {"allow": ["Bash"]}})
+    first = desk.done(desk.give("amy", bash("git init -q -b main . && echo one >a")))
+    commit = f"git {' '.join(WHO)} add a && git {' '.join(WHO)} commit -q -m one"
+    session = first["session_id"]
+    desk.done(desk.give("amy", bash(f"{commit} && git log --oneline >log"), session_id=session))
+    assert "one" in (Path(first["directory"]) / "log").read_text()
+
+
 # ── shut ──
 
 

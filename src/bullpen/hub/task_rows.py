@@ -6,15 +6,20 @@ functions here run in the writer's thread, inside `Store.write`, or on a reader.
 
 import asyncio
 import json
+import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from pydantic import ValidationError
+
 from bullpen.hub.store import Store
 from bullpen.model.event import Draft
 from bullpen.model.state import Value
 from bullpen.model.task import Failed, Task
+
+log = logging.getLogger("bullpen.hub")
 
 T = TypeVar("T")
 
@@ -109,7 +114,13 @@ class TaskRows:
     async def open(self) -> list[Task]:
         """Those that are not over, in the order in which they were asked for."""
         rows = await self._read(f"SELECT data FROM tasks WHERE {OPEN} ORDER BY number")
-        return [_task(row[0]) for row in rows]
+        found = []
+        for row in rows:
+            try:
+                found.append(_task(row[0]))
+            except ValidationError as error:  # one of a later version must not stop the others
+                log.error("cannot read a task", extra={"why": str(error)[:500]})
+        return found
 
     async def page(
         self,

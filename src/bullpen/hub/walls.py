@@ -57,13 +57,14 @@ def plan(
     role: Role,
     engine: Engine,
     start: Start,
-    keep: Iterable[str],
+    checkout: Looked | None,
     *,
+    keep: Iterable[str],
     is_terminal: bool,
 ) -> Wall:
-    """The walls for that start."""
+    """The walls for that start. `checkout` is what its directory belongs to, if that was one before
+    an agent worked there."""
     cwd, wanted = Path(start.cwd), role.sandbox
-    checkout = _checkout(cwd, start.home)
     read_only = [_path(text, cwd, start.person) for text in wanted.read_only_paths]
     writable = [_path(text, cwd, start.person) for text in wanted.read_write_paths]
     git = None
@@ -97,7 +98,16 @@ def of_plan(ground: Ground, planned: Plan) -> Wall:
     """The walls of an agent in a terminal."""
     role = planned.start.role
     assert role is not None
-    return plan(ground.port, role, planned.engine, planned.start, role.env, is_terminal=True)
+    checkout = find_checkout(Path(planned.start.cwd), planned.start.home)
+    return plan(
+        ground.port,
+        role,
+        planned.engine,
+        planned.start,
+        checkout,
+        keep=role.env,
+        is_terminal=True,
+    )
 
 
 def around(ground: Ground, agent: Agent, env: Mapping[str, str]) -> Wall:
@@ -115,7 +125,8 @@ def around(ground: Ground, agent: Agent, env: Mapping[str, str]) -> Wall:
         is_sandboxed=True,
     )
     engine = get_engine(agent.engine)
-    return plan(ground.port, role, engine, start, role.env, is_terminal=False)
+    checkout = find_checkout(Path(agent.cwd), start.home)
+    return plan(ground.port, role, engine, start, checkout, keep=role.env, is_terminal=False)
 
 
 _is_known_to_work: set[str] = set()
@@ -167,7 +178,7 @@ def _network(hub_port: int, hosts: tuple[str, ...]) -> Network:
     return Network(hub_port, proxy, hosts)
 
 
-def _checkout(cwd: Path, home: Path) -> Looked | None:
+def find_checkout(cwd: Path, home: Path) -> Looked | None:
     """The checkout that the directory belongs to: itself, or one of ours around it."""
     worktrees = home / "worktrees"
     for place in (cwd, *cwd.parents):
