@@ -16,6 +16,7 @@ check: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(PY) -m compileall -q src tests
 	$(PY) -m pytest -n 2 -m "not slow"
 
 test: check

@@ -75,8 +75,8 @@ STARTING = {
     "worktree made": "bullpen.hub.trees:ensure_tree:1:after",
     "about to be held": "bullpen.hub.factory:Factory.hold:1:before",
     "held": "bullpen.hub.factory:Factory.hold:1:after",
-    "recorded as started": "bullpen.hub.supervise:Supervisor.settle:1:before",
-    "connected": "bullpen.hub.supervise:Supervisor.settle:1:after",
+    "recorded as started": "bullpen.hub.watch:Watch.settle:1:before",
+    "connected": "bullpen.hub.watch:Watch.settle:1:after",
     "about to be given its prompt": "bullpen.hub.holders:type_into:1:before",
     "given its prompt": "bullpen.hub.holders:type_into:1:after",
 }
@@ -145,8 +145,8 @@ STOPPING = {
     "about to be recorded": "bullpen.hub.supervise:Supervisor.stop:1:before",
     "recorded": "bullpen.hub.holders:Link.ask:1:before",
     "asked": "bullpen.hub.holders:Link.ask:1:after",
-    "ended, not recorded": "bullpen.hub.supervise:Supervisor._conclude:1:before",
-    "ended and recorded": "bullpen.hub.supervise:Supervisor._conclude:1:after",
+    "ended, not recorded": "bullpen.hub.watch:Watch._conclude:1:before",
+    "ended and recorded": "bullpen.hub.watch:Watch._conclude:1:after",
 }
 
 
@@ -167,7 +167,7 @@ def test_b2_stop_whose_hub_is_killed_happens(pen: Pen, spec: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_b2_end_that_a_killed_hub_saw_is_recorded_once(pen: Pen, moment: str) -> None:
-    with deadly_hub(pen, f"bullpen.hub.supervise:Supervisor._conclude:1:{moment}"):
+    with deadly_hub(pen, f"bullpen.hub.watch:Watch._conclude:1:{moment}"):
         pen.run(*python("import sys; sys.stdin.readline(); sys.exit(7)"), name="ending")
         gone(lambda: pen.ask("POST", "/agents/ending/input", {"text": "\r"}))
     wait_until(lambda: pen.state("ending") == "exited (7)")

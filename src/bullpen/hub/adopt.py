@@ -73,23 +73,23 @@ async def _adopt_safely(supervisor: Supervisor, live: Live, several: asyncio.Sem
             await _adopt_one(supervisor, live)
         except Exception:
             log.exception("cannot adopt an agent", extra={"agent": live.agent.name})
-            supervisor.look_again_later(live)
+            supervisor.watch.look_again_later(live)
 
 
 async def _adopt_one(supervisor: Supervisor, live: Live) -> None:
     # What was said while nobody listened comes before what is true now.
     await hooks.take_spooled(supervisor, live)
     if live.agent.kind == "headless":
-        assert supervisor.seating is not None
-        await supervisor.seating.reopen(live.agent)
-        await supervisor.seat(live)
+        assert supervisor.starter.seating is not None
+        await supervisor.starter.seating.reopen(live.agent)
+        await supervisor.starter.seat(live)
         await _open_door(supervisor, live.agent)
         return
     await _open_door(supervisor, live.agent)  # closed again at once if it has ended
-    supervisor.state_files.follow(live)
+    supervisor.watch.state_files.follow(live)
     # A holder that is stopped holds nobody else up.
-    if not await supervisor.settle(live, GREETING_SECONDS):
-        supervisor.look_again_later(live)
+    if not await supervisor.watch.settle(live, GREETING_SECONDS):
+        supervisor.watch.look_again_later(live)
 
 
 async def _open_door(supervisor: Supervisor, agent: Agent) -> None:

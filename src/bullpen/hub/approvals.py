@@ -132,7 +132,7 @@ class Approvals:
             if not isinstance(state, Blocked):
                 state = Blocked(on="permission", tool=request.tool)
             seen = self._told(live, state, says, asked)
-            (event, *_) = await self.supervisor.observe(live, seen, draft)
+            (event, *_) = await self.supervisor.record.observe(live, seen, draft)
             self._take(event)
         return self._shown(key, self._known[key])
 
@@ -216,7 +216,7 @@ class Approvals:
                 state = _present(live.view, approval.asked)
         says = f"#{approval.id} {words(approval)}"
         state = self.blocked_on(live, besides=approval.id) or state
-        await self.supervisor.observe(live, self._told(live, state, says, time.time()))
+        await self.supervisor.record.observe(live, self._told(live, state, says, time.time()))
 
     def _told(self, live: Live, state: State, says: str, at: float) -> Told:
         return Told(at=max(at, live.view.told_at), source=SOURCE, says=says, state=state)

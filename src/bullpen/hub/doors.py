@@ -1,8 +1,8 @@
 """Agents' own doors to the API: `<session>/api/hub.sock`, a socket with one agent's rights.
 
 A sandbox mounts the directory, never a socket's file: that would be dead after a restart of
-the hub, while in the same directory each hub can put a new one. `supervise` opens a door
-before an agent's program starts and closes it at its end, `adopt` opens those of agents that
+the hub, while in the same directory each hub can put a new one. `start` opens a door
+before an agent's program starts, `watch` closes it at its end, `adopt` opens those of agents that
 it found. Whose door a request came through is told by the listener itself, under `DOOR` in
 the state of the request; nothing that a client sends can change it.
 """

@@ -81,14 +81,16 @@ async def _take(
         hook = None
     if not isinstance(hook, dict):
         data: dict[str, Any] = {"run": live.agent.run, "malformed": len(body)}
-        await supervisor.observe(live, None, _draft(live, at, data, key))
+        await supervisor.record.observe(live, None, _draft(live, at, data, key))
         return {}
     hook = {name: _sound(value) for name, value in hook.items()}
     # They come in their order. A clock that was set back must not make the last word the first.
     engine = get_engine(live.agent.engine)
     seen = engine.observe(hook, max(at, live.view.told_at))
-    await supervisor.converse(live, engine.conversation(hook))
-    await supervisor.observe(live, seen, _draft(live, at, summary(live.agent.run, hook), key))
+    await supervisor.watch.converse(live, engine.conversation(hook))
+    await supervisor.record.observe(
+        live, seen, _draft(live, at, summary(live.agent.run, hook), key)
+    )
     return hook
 
 

@@ -1,6 +1,6 @@
 """From what a person asked to a launch plan: a value that says everything a start needs.
 
-Reads roles and settings, decides, touches nothing. `supervise` carries plans out.
+Reads roles and settings, decides, touches nothing. `start` carries plans out.
 """
 
 import sys

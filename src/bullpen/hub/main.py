@@ -155,7 +155,7 @@ async def _serve(
     app = make_app(hub)
     config = server_config(Guard(app, registry, owner, str(home.socket(HUB))))
     await factory.start()
-    reading = asyncio.create_task(supervisor.state_files.run(), name="state files")
+    reading = asyncio.create_task(supervisor.watch.state_files.run(), name="state files")
     await adopt(supervisor)
     await hub.load()
     await store.append(_started())
@@ -177,7 +177,7 @@ async def _serve(
     tending = [*map(asyncio.create_task, beside)]
     await _over(serving, hub)
     _cancel(*tending, reading)
-    is_through = await supervisor.leave()
+    is_through = await supervisor.beside.leave()
     factory.leave()
     log.info("left", extra={"is_through": is_through})
     if not is_through:

@@ -95,7 +95,7 @@ class Parking:
             state=Idle(limited_until=limit.until),
         )
         data = {"run": run, "until": limit.until, "attempt": limit.attempt, "is_told": bool(reset)}
-        await self._supervisor.observe(
+        await self._supervisor.record.observe(
             live, told, Draft(now, "agent.parked", live.agent.name, data)
         )
         self._wait(live, limit.until)
@@ -146,7 +146,7 @@ class Parking:
         )
         told = Told(at=max(now, live.view.told_at), source=SOURCE, says="over", state=Idle())
         data = {"run": agent.run, "until": until}
-        await self._supervisor.observe(
+        await self._supervisor.record.observe(
             live, told, Draft(now, "agent.resumed", agent.name, data, key)
         )
 

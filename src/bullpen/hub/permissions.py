@@ -77,7 +77,7 @@ class Permissions:
         request = parse_request(body)
         if request is None:
             data = {"run": run, "malformed": len(body)}
-            await self.supervisor.observe(live, None, _draft(live, "hook.received", data))
+            await self.supervisor.record.observe(live, None, _draft(live, "hook.received", data))
             return ""
         approval = self.approvals.find(run, ask)
         if approval is not None:
@@ -164,7 +164,7 @@ class Permissions:
         seen = Told(at=at, source="hook PermissionRequest", says=tool, state=state)
         data = {"run": run, "event": "PermissionRequest", "tool": tool}
         draft = _draft(live, "hook.received", data, key=f"permission:{run}:{ask}")
-        await self.supervisor.observe(live, seen, draft)
+        await self.supervisor.record.observe(live, seen, draft)
 
     async def _record(
         self, live: Live, request: Request, reviewed: Reviewed, reason: str, is_late: bool
@@ -185,7 +185,7 @@ class Permissions:
             "reused": reviewed.is_reused,
         }
         draft = _draft(live, "permission.reviewed", data)
-        await self.supervisor.observe(live, None if is_late else seen, draft)
+        await self.supervisor.record.observe(live, None if is_late else seen, draft)
 
     # ── answered by a person ──
 

@@ -201,8 +201,8 @@ async def recover(supervisor: Supervisor) -> None:
         supervisor.registry.claimed.update({each.name: intent.id for each in intent.members})
     tasks = {asyncio.create_task(_recover(supervisor, intent)) for intent in intents}
     for task in tasks:
-        supervisor.tasks.add(task)
-        task.add_done_callback(supervisor.tasks.discard)
+        supervisor.beside.tasks.add(task)
+        task.add_done_callback(supervisor.beside.tasks.discard)
     await asyncio.wait(tasks, timeout=RECOVER_SECONDS)
 
 

@@ -184,7 +184,7 @@ class Pods:
         members = template.members()
         runs = {member.name: uuid.uuid4().hex for member in members}
         for member in members:
-            await supervisor.wait_cleared(member.name)
+            await supervisor.starter.wait_cleared(member.name)
         # No await between the look and the claim: of two launches of a template, one gets it.
         self._refuse_taken(pod, members)
         supervisor.registry.claimed.update(runs)
@@ -203,8 +203,7 @@ class Pods:
             raise
         launching = Launching(id, pod)
         launching.task = asyncio.create_task(self._launch(launching, plan, intent))
-        supervisor.unfinished.add(launching.task)
-        launching.task.add_done_callback(supervisor.unfinished.discard)
+        supervisor.beside.finish(launching.task)
         return launching
 
     def _refuse_taken(self, pod: str, members: Sequence[Member]) -> None:
@@ -275,7 +274,7 @@ class Pods:
 
     async def _start_all(self, plan: PodPlan) -> None:
         async def start(member: Plan, before: Live | None) -> None:
-            await self.supervisor.start(member, before.agent if before else None)
+            await self.supervisor.starter.start(member, before.agent if before else None)
 
         work = (start(member, live) for member, live in zip(plan.members, plan.before, strict=True))
         results = await asyncio.gather(*work, return_exceptions=True)
@@ -305,7 +304,7 @@ class Pods:
             try:
                 await self.supervisor.store.append(failed)
             except BullpenError:  # a full disk
-                self.supervisor.record_surely(failed)
+                self.supervisor.record.surely(failed)
         launching.tell(_failed(error))
 
 

@@ -1,6 +1,6 @@
 """The agents this hub knows, by name: identity, view, and the live handles beside them.
 
-A plain table: no I/O, no decisions. `supervise` and `adopt` fill it.
+A plain table: no I/O, no decisions. `start` and `adopt` fill it.
 """
 
 import asyncio

@@ -98,7 +98,7 @@ class Seats:
         self.ports = Ports()
         self._seats: dict[str, Seat] = {}
         self._configuring = asyncio.Lock()
-        supervisor.seating = self
+        supervisor.starter.seating = self
         tasks.may_take = self.is_ready
 
     # ── what the supervisor asks ──

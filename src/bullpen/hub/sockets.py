@@ -38,7 +38,7 @@ class Sockets:
         except OSError as error:
             log.warning("cannot watch sockets", extra={"reason": str(error)})
         for live in self.supervisor.registry:
-            self.supervisor.keep_reachable(live)
+            self.supervisor.watch.keep_reachable(live)
 
     def _changed(self, path: Path) -> None:
         if path.name == f"{HUB}.sock":
@@ -46,4 +46,4 @@ class Sockets:
             return
         live = self.supervisor.registry.find(path.name[len("agent.") : -len(".sock")])
         if live is not None:
-            self.supervisor.keep_reachable(live)
+            self.supervisor.watch.keep_reachable(live)

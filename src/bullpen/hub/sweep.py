@@ -62,8 +62,7 @@ async def sweep(
         yield Sweeping(doing="removing", number=number, of=len(to_remove))
         # A caller that leaves ends this between two steps, not in one.
         task = asyncio.create_task(_carry_out(supervisor, step, force))
-        supervisor.unfinished.add(task)
-        task.add_done_callback(supervisor.unfinished.discard)
+        supervisor.beside.finish(task)
         outcomes[id(step)] = await asyncio.shield(task)
     await asyncio.to_thread(_finish, supervisor, repositories)
     yield Swept(steps=tuple(outcomes.get(id(step), step) for step in steps), done=True)

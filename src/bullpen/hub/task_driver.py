@@ -376,7 +376,7 @@ class Driver:
             says = f"{live.task.id} is {live.task.state}"
             seen = Told(at=time.time(), source="task", says=says, state=state)
             with contextlib.suppress(BullpenError):
-                await self._supervisor.observe(agent, seen)
+                await self._supervisor.record.observe(agent, seen)
 
 
 def _record(live: LiveTask, number: int, ended: runs.Ended, *, is_sandboxed: bool) -> Run:

@@ -1,6 +1,6 @@
 """Worktrees of agents: locked while they run, taken back when their start failed.
 
-Synchronous; `supervise` and `pods` call it in threads.
+Synchronous; `start`, `watch` and `pods` call it in threads.
 """
 
 import logging

@@ -201,7 +201,7 @@ async def type_into(hub: HubPart, name: Name, given: Input) -> Any:
     except UnicodeEncodeError as error:
         raise BullpenError("half a surrogate is no text") from error
     await asked(name, holders.type_into(hub.home.socket(name), data))
-    await hub.supervisor.observe(
+    await hub.supervisor.record.observe(
         live,
         None,
         Draft(time=time.time(), kind="input.typed", agent=name, data={"bytes": len(data)}),
