@@ -12,6 +12,7 @@ from bullpen.sandboxes.base import Git, Network, Policy
 from bullpen.sandboxes.bounds import settle
 from bullpen.sandboxes.bubblewrap import BUBBLEWRAP, arguments
 from bullpen.sandboxes.environment import cut
+from bullpen.sandboxes.mounts import mounts
 from bullpen.sandboxes.none import NONE
 from bullpen.sandboxes.seatbelt import SEATBELT, profile
 
@@ -116,6 +117,22 @@ def test_x2_links_are_resolved_before_paths_are_compared(policy: Policy) -> None
     link = policy.person / "project"
     link.symlink_to(policy.cwd)
     assert settle(replace(policy, cwd=link)).cwd == policy.cwd
+
+
+def test_x2_a_program_is_shown_by_its_name_and_by_the_links(policy: Policy) -> None:
+    """But not once more where its link is shown already: nothing can be mounted on a link."""
+    tools, shelf = policy.cwd.parent / "tools", policy.cwd.parent / "shelf"
+    (tools / "v2" / "bin").mkdir(parents=True)
+    shelf.mkdir()
+    (shelf / "current").symlink_to(tools / "v2")
+    asked = replace(policy, programs=(shelf / "current" / "bin",))
+    assert shown(asked) == {shelf / "current" / "bin", tools / "v2" / "bin"}
+    asked = replace(policy, programs=(shelf / "current",), read_only=(shelf,))
+    assert shown(asked) == {tools / "v2"}
+
+
+def shown(policy: Policy) -> set[Path]:
+    return {line.path for line in mounts(settle(policy)) if line.name == "programs"}
 
 
 @pytest.mark.parametrize("below", ["", "inner"])

@@ -125,9 +125,10 @@ def _person(policy: Policy) -> Iterator[Line]:
 def _programs(policy: Policy) -> Iterator[Line]:
     for path in dict.fromkeys(policy.programs):
         # One that holds the person's directory would show all of it; one of the working
-        # directory is the agent's own; one of the system is there.
+        # directory is the agent's own. What lies in another is there, as the link that it may be.
         is_wide = any(holds(each, policy.person) for each in (path, real(path)))
-        is_there = any(holds(other, path) for other in (policy.cwd, *policy.writable, Path("/usr")))
+        shown = (policy.cwd, *policy.writable, *policy.read_only, Path("/usr"), *policy.programs)
+        is_there = any(other != path and holds(other, path) for other in shown)
         if path.exists() and not is_wide and not is_there:
             yield Line("programs", path, bind("--ro-bind", path), bind("--bind", path))
 
