@@ -123,13 +123,18 @@ def _person(policy: Policy) -> Iterator[Line]:
 
 
 def _programs(policy: Policy) -> Iterator[Line]:
-    for path in dict.fromkeys(policy.programs):
-        # One that holds the person's directory would show all of it; one of the working
-        # directory is the agent's own. What lies in another is there, as the link that it may be.
-        is_wide = any(holds(each, policy.person) for each in (path, real(path)))
-        shown = (policy.cwd, *policy.writable, *policy.read_only, Path("/usr"), *policy.programs)
+    # One that holds the person's directory would show all of it.
+    narrow = [
+        path
+        for path in dict.fromkeys(policy.programs)
+        if not any(holds(each, policy.person) for each in (path, real(path)))
+    ]
+    shown = (policy.cwd, *policy.writable, *policy.read_only, Path("/usr"), *narrow)
+    for path in narrow:
+        # What lies in another is there, as the link that it may be; of the working directory it
+        # is the agent's own.
         is_there = any(other != path and holds(other, path) for other in shown)
-        if path.exists() and not is_wide and not is_there:
+        if path.exists() and not is_there:
             yield Line("programs", path, bind("--ro-bind", path), bind("--bind", path))
 
 
