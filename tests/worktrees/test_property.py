@@ -267,7 +267,7 @@ class Bench(RuleBasedStateMachine):
 @pytest.mark.slow
 def test_w4_w7_no_sequence_of_events_loses_work() -> None:
     Bench.TestCase.settings = settings(
-        max_examples=60,
+        max_examples=30,
         stateful_step_count=30,
         deadline=None,
         suppress_health_check=list(HealthCheck),
