@@ -557,3 +557,6 @@ def test_f3_kill_all_ends_a_task_by_its_holder(desk: Desk) -> None:
     assert results["agent", "amy"] == "ended"
     assert desk.pen.processes() == {}
     assert list(desk.pen.session("amy").glob(f"tasks/{task}/*/exit.json"))
+    found = desk.over(task)  # the next hub does not begin it anew
+    assert (found["state"], len(found["runs"])) == ("failed", 1)
+    assert "killed" in found["error"]["message"]

@@ -39,6 +39,7 @@ DIRECTORIES = (
 PRIVATE = (".", "credentials", "sockets")
 
 HUB = "hub"
+KILLED = "killed"  # a file in the directory of a task's run: a person ended it, without the hub
 # The kernel's limit is 108 bytes with the final zero, 104 on macOS.
 SOCKET_BYTES = 100
 TEMP = Path("/tmp")

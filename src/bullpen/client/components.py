@@ -22,7 +22,7 @@ from urllib.parse import quote, urlsplit
 from bullpen import proc
 from bullpen.client import holder
 from bullpen.errors import BullpenError
-from bullpen.paths import HUB, Home
+from bullpen.paths import HUB, KILLED, Home
 
 GRACE_SECONDS = 5.0
 SETTLE_SECONDS = 5.0  # for the kernel, after SIGKILL; for a holder, after its program's end
@@ -45,6 +45,7 @@ class Process:
     pid: int
     start_time: str
     child: tuple[int, str] | None = None
+    record: Path | None = None  # where its holder wrote that
 
     @property
     def is_alive(self) -> bool:
@@ -116,7 +117,7 @@ def find_agents(home: Home) -> list[Process]:
             continue
         child, born = record.get("child"), record.get("child_start_time")
         program = (child, born) if isinstance(child, int) and isinstance(born, str) else None
-        process = Process("agent", name, pid, began, program)
+        process = Process("agent", name, pid, began, program, path)
         if process.is_alive and _is_forked_for(pid, mark):
             found.append(process)
     return found
@@ -199,6 +200,9 @@ def end(process: Process, grace: float = GRACE_SECONDS) -> Ended:
 def _end_agent(home: Home, process: Process) -> Ended:
     """By its holder, which ends everything that its program has started, and leaves a record; if
     the holder does not do so, with the holder."""
+    if process.record is not None:
+        with contextlib.suppress(OSError):
+            process.record.with_name(KILLED).touch()  # else the next hub would try the task again
     with contextlib.suppress(BullpenError, holder.HolderGoneError, OSError, ValueError):
         with holder.connect(home, process.name) as connection:
             if connection.greeting.get("pid") == process.pid:

@@ -27,6 +27,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.hub import held, holders
 from bullpen.hub.factory import Factory
 from bullpen.model.task import Progress
+from bullpen.paths import KILLED
 
 log = logging.getLogger("bullpen.hub")
 
@@ -255,6 +256,8 @@ async def _released(place: Place) -> None:
 
 
 def _ended(place: Place, engine: Engine, told: Told, record: dict[str, Any] | None) -> Ended:
+    if told.outcome is None and (place.directory / KILLED).exists():
+        told.take(Outcome("cancelled", "", told.conversation, "it was killed · bullpen kill"))
     if record is None:
         found = held.find_holder(place.directory, place.tag)
         if found is not None:
