@@ -401,24 +401,16 @@ for _prefix, _more in (("", ()), ("/agents/{name}", (Depends(_named),))):
         responses=EVENTS,
         dependencies=[LOOK if _more else STEER, *_more],
     )
-router.add_api_route(
-    "/agents/{name}/task",
-    give_task,
-    methods=["POST"],
-    status_code=201,
-    response_model=Taken,
-    responses=WAITED,
-    dependencies=[STEER],
-)
-router.add_api_route(
-    "/tasks",
-    offer_task,
-    methods=["POST"],
-    status_code=201,
-    response_model=Taken,
-    responses=WAITED,
-    dependencies=[STEER],
-)
+for _path, _giving in (("/agents/{name}/task", give_task), ("/tasks", offer_task)):
+    router.add_api_route(
+        _path,
+        _giving,
+        methods=["POST"],
+        status_code=201,
+        response_model=Taken,
+        responses=WAITED,
+        dependencies=[STEER],
+    )
 router.add_api_route(
     "/projects",
     list_project_files,
