@@ -71,6 +71,8 @@ REFUSED = (
     "sandbox.read_only_paths",
     "sandbox.read_write_paths",
     "sandbox.ssh_agent",
+    "sandbox.processes",
+    "sandbox.memory_mb",
 )
 
 
