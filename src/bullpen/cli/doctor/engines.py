@@ -27,10 +27,9 @@ def check_engine(name: str, home: Home | None) -> Check:
     except BullpenError as error:
         return Check("fail", name, error.message, error.hint)
     text = f"{found}   login: {login.text}"
-    lacks = ENGINES[name].lacks
     if login.kind == "none":
-        return Check("warn", name, text, LOG_IN[name], lacks)
-    return Check("ok", name, text, lacks=lacks)
+        return Check("warn", name, text, LOG_IN[name])
+    return Check("ok", name, text, lacks=ENGINES[name].lacks)  # of no use to who cannot use it
 
 
 def _engine_version(name: str) -> str | Check:
