@@ -7,6 +7,7 @@ and GIT_* are dropped (the suite may run inside an agent, or inside a git hook).
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -37,6 +38,11 @@ SLOW = (
     *("test_remove", "test_create", "test_validate", "test_fast_messages", "test_init"),
     *("test_pod_attach", "test_pool", "test_prepare", "test_ensure", "test_cleanup"),
 )
+
+
+# Of a shell's background job SIGINT is ignored, by all that it starts, too; tests press Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -94,6 +94,9 @@ instructions: |
 #  read_write_paths: [~/.cache/pip]
 #  # Lets git sign and push with your keys.
 #  ssh_agent: false
+#  # At most so many processes, and so much memory where the kernel can limit it.
+#  processes: 1024
+#  memory_mb: 8192
 
 # In the engine's own form, or short as here. `timeout` is in seconds.
 #hooks:

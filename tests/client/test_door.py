@@ -141,12 +141,12 @@ def test_x5_a_planted_spool_neither_stops_the_hub_nor_shows_it_anything(
             spool.write_bytes(b"\xff\0\n" * 1000)
     pen.start()
     assert set(pen.agents()) == {"amy", "bob"}
-    wait_until(lambda: kind == "directory" or not os.path.lexists(spool), 60)
+    wait_until(lambda: kind == "directory" or not os.path.lexists(spool), 150)
     assert secret.read_text() == STOP.replace("Stop", "Leaked")
     heard = pen.events("amy", "hook.received")
     assert [event for event in heard if event.get("event") == "Leaked"] == []
     if kind == "many":
-        wait_until(lambda: len(pen.events("amy", "hook.received")) == 20_000, 60)
+        wait_until(lambda: len(pen.events("amy", "hook.received")) == 20_000, 150)
     # The next one is heard, by the hub itself and after the next time it was away.
     hook = {"hook_event_name": "PreToolUse", "tool_name": "Edit"}
     assert pen.ask("POST", "/agents/amy/hooks", hook)[0] == 200

@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from bullpen.sandboxes.base import Network, Policy
@@ -183,7 +184,9 @@ while True:
     )
     assert shell.returncode == 6
     assert shell.stdout.startswith(b"[]\n")
-    assert shell.stdout.split()[-1] == b"0" * 16
+    # Whoever runs the tests may ignore some: those are passed on, and no others.
+    own = Path("/proc/self/status").read_text().split("SigIgn:")[1].split()[0]
+    assert int(shell.stdout.split()[-1], 16) & ~int(own, 16) == 0
 
 
 def test_x2_keys_of_the_terminal_do_not_end_the_relay(place: Place) -> None:
