@@ -160,10 +160,11 @@ def test_g3_half_a_line_is_not_lost(team: OtherTeam) -> None:
     press_enter(amy)
     amy.wait_said("after you")
     wait_delivered(team, "amy")
-    assert [text.partition("\n")[0] for text in told(team)[-2:]] == [
-        "half a line and the rest",
-        f"[message from root · {sent['id']}]",
-    ]
+    # (Gemini takes keys that come close together for a paste, and may break the line.)
+    typed, given = told(team)[-2:]
+    assert " ".join(typed.split()).startswith("half a line and the rest")
+    assert sent["id"] not in typed
+    assert given.partition("\n")[0] == f"[message from root · {sent['id']}]"
 
 
 def test_g2_hub_killed_after_the_hand_over(team: OtherTeam) -> None:
