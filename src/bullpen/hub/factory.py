@@ -16,6 +16,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.hub import holders
 
 START_SECONDS = 20.0
+TRIES = 5
 LOOK_AGAIN_SECONDS = 0.005
 
 KINDS = {
@@ -86,20 +87,20 @@ class Factory:
         return process
 
     async def hold(self, fields: holders.Record) -> holders.Record:
-        """Start one holder; what it says of itself. A lost factory is replaced, once."""
+        """Start one holder; what it says of itself. A lost factory is replaced, a few times."""
         asked = {"do": "hold", **fields}
-        try:
-            answer = await holders.request(self.socket, asked)
-        except (OSError, TimeoutError):
-            await self.start()
+        for left in reversed(range(TRIES)):
             try:
                 answer = await holders.request(self.socket, asked)
+                break
             except (OSError, TimeoutError) as error:
-                raise BullpenError(
-                    f"the factory of holders does not answer: {error}",
-                    hint="bullpen hub restart",
-                    kind=Kind.UNAVAILABLE,
-                ) from error
+                if not left:
+                    raise BullpenError(
+                        f"the factory of holders does not answer: {error}",
+                        hint="bullpen hub restart",
+                        kind=Kind.UNAVAILABLE,
+                    ) from error
+                await self.start()
         if not answer["ok"]:
             kind = KINDS.get(answer["error"], Kind.COMMAND_FAILED)
             raise BullpenError(answer["message"], kind=kind)
