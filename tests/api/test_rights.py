@@ -385,7 +385,7 @@ def test_b6_without_the_look_at_the_host_rebinding_works(
 def test_b6_without_the_look_at_the_origin_a_site_could_ask(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "_check_origin", lambda _: None)
+    monkeypatch.setattr(guard, "check_origin", lambda _: None)
     evil = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
     assert ask(inside.port, "GET", "/status", evil, token=inside.owner).status == 200
     assert request(inside.port, TERMINAL, headers=evil, token=inside.owner).status == 101

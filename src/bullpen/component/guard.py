@@ -4,12 +4,15 @@ The parts that the hub and the other components share; each has its own layer th
 and says whose credential it was. Refuses by `RefusedError`, and knows no routes.
 """
 
-from collections.abc import MutableMapping
+import logging
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bullpen.component.answers import RefusedError, common_headers
+from bullpen.component.answers import RefusedError, answer_failure, common_headers
+
+log = logging.getLogger("bullpen.http")
 
 BODY_BYTES = 8 << 20
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -89,3 +92,29 @@ def capped(receive: Receive, headers: dict[bytes, str]) -> Receive:
         return message
 
     return receiving
+
+
+async def guarded(
+    app: ASGIApp,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    admit: Callable[[dict[bytes, str]], None],
+    who: str,
+) -> None:
+    """Serve one request that `admit` lets in: it looks at the headers and raises RefusedError
+    otherwise. The boundary where every error becomes the one format of answers."""
+    answer = Answer(send)
+    try:
+        headers = single_headers(scope)
+        admit(headers)
+        await app(scope, capped(receive, headers), answer)
+    except RefusedError as error:
+        if not answer.is_begun:
+            await error.answer()(scope, receive, answer)
+    except Exception as error:
+        log.exception("a request failed", extra={"path": scope.get("path", "")})
+        if not answer.is_begun:
+            await answer_failure(error, who)(scope, receive, answer)
+        elif not answer.is_over:
+            raise  # the server cuts the connection: half an answer must not look whole

@@ -7,7 +7,6 @@ the business of `server`.
 import asyncio
 import contextlib
 import hmac
-import logging
 from collections.abc import Iterator
 
 import h11
@@ -15,17 +14,8 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bullpen.component.answers import RefusedError, answer_failure, error_body
-from bullpen.component.guard import (
-    Answer,
-    bearer,
-    capped,
-    check_host,
-    check_origin,
-    single_headers,
-)
-
-log = logging.getLogger("bullpen.component")
+from bullpen.component.answers import RefusedError, error_body
+from bullpen.component.guard import bearer, check_host, check_origin, guarded
 
 LEAVE_SECONDS = 2  # for requests under way
 
@@ -55,23 +45,14 @@ class OwnerGuard:
         self.name = name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = Answer(send)
         scope.setdefault("state", {})
-        try:
-            headers = single_headers(scope)
+
+        def admit(headers: dict[bytes, str]) -> None:
             check_host(headers)
             check_origin(headers)
             scope["state"]["is_owner"] = self._is_owner(scope, headers)
-            await self.app(scope, capped(receive, headers), answer)
-        except RefusedError as error:
-            if not answer.is_begun:
-                await error.answer()(scope, receive, answer)
-        except Exception as error:
-            log.exception("a request failed", extra={"path": scope.get("path", "")})
-            if not answer.is_begun:
-                await answer_failure(error, self.name)(scope, receive, answer)
-            elif not answer.is_over:
-                raise  # the server cuts the connection: half an answer must not look whole
+
+        await guarded(self.app, scope, receive, send, admit, self.name)
 
     def _is_owner(self, scope: Scope, headers: dict[bytes, str]) -> bool:
         given = headers.get(b"authorization")

@@ -1,10 +1,9 @@
 """Who may come in: the Host, the origin, the size of the body, the credential.
 
-A plain ASGI layer around the application, and the boundary where every error becomes the one
-format of answers. Which actor may do what is each route's own dependency.
+A plain ASGI layer around the application; what it shares with other components' is
+`component/guard.py`'s. Which actor may do what is each route's own dependency.
 """
 
-import logging
 import re
 from dataclasses import dataclass
 
@@ -19,8 +18,7 @@ from bullpen.component.answers import (
     error_body,
     error_response,
 )
-from bullpen.component.guard import BODY_BYTES, Answer, bearer, capped, check_host, single_headers
-from bullpen.component.guard import check_origin as _check_origin
+from bullpen.component.guard import BODY_BYTES, bearer, check_host, check_origin, guarded
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import tokens
 from bullpen.hub.doors import DOOR
@@ -43,8 +41,6 @@ __all__ = [
     "owner_only",
     "owner_or_self",
 ]
-
-log = logging.getLogger("bullpen.http")
 
 # What anybody on this machine may read; the routes themselves say less to nobody in particular.
 OPEN = re.compile(r"/status|/agents/[^/]+/status")
@@ -76,24 +72,15 @@ class Guard:
         self.own_socket = own_socket
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = Answer(send)
         scope.setdefault("state", {})
         _lead_to_agent(scope)
-        try:
-            headers = single_headers(scope)
+
+        def admit(headers: dict[bytes, str]) -> None:
             self._check_host(scope, headers)
-            _check_origin(headers)
+            check_origin(headers)
             scope["state"]["actor"] = self._identify(scope, headers)
-            await self.app(scope, capped(receive, headers), answer)
-        except RefusedError as error:
-            if not answer.is_begun:
-                await error.answer()(scope, receive, answer)
-        except Exception as error:
-            log.exception("a request failed", extra={"path": scope.get("path", "")})
-            if not answer.is_begun:
-                await answer_failure(error)(scope, receive, answer)
-            elif not answer.is_over:
-                raise  # the server cuts the connection: half an answer must not look whole
+
+        await guarded(self.app, scope, receive, send, admit, "the hub")
 
     def _is_tcp(self, scope: Scope) -> bool:
         server = scope.get("server")
