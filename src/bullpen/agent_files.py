@@ -35,7 +35,7 @@ def load_agent_file(home: Home, name: str) -> AgentFile:
         raise BullpenError(
             f"no file for an agent called {name}"
             + (near or f" · there are {', '.join(known) or 'none'}"),
-            hint=f"write {path}, with a line `role: NAME`",
+            hint=f"bullpen agent start {name} --role ROLE · or write {path}: `role: NAME`",
             kind=Kind.NOT_FOUND,
         )
     found, problems = check_agent_document(read(path), home)
