@@ -12,7 +12,7 @@ from typing import Any
 from bullpen.errors import BullpenError, Kind
 from tests.conftest import wait_until
 from tests.engines.team import Team
-from tests.holder.conftest import alive
+from tests.holder.conftest import alive, children_of
 from tests.hub.conftest import kill, quiet_for
 from tests.tasks.counting import PROMPT, Journal
 from tests.tasks.desk import ROOT, Desk
@@ -71,8 +71,12 @@ class Counting(Desk):
         place = self.pen.session(agent) / "tasks" / task / str(run)
         record = json.loads((place / "holder.json").read_text())
         self.killed.add(name)
+        # Behind walls the child is only the wall: what is inside dies a moment after it.
+        inside = [record["child"]]
+        for pid in inside:
+            inside += children_of(pid)
         kill(record["pid"])
-        wait_until(lambda: not alive(record["child"]))
+        wait_until(lambda: not any(map(alive, inside)))
 
     def assert_tidy(self) -> None:
         """Nothing of any task is held any more."""
