@@ -118,8 +118,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait for the condition; fail at the deadline."""
+    """Wait for the condition; fail at the deadline. It is asked less and less often: most of
+    the conditions ask a hub, which has other things to do."""
     deadline = time.monotonic() + seconds
+    pause = 0.005
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(pause * 1.2, 0.1)

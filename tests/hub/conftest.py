@@ -33,8 +33,11 @@ from bullpen.paths import HUB, Home, make_directories
 from bullpen.sandboxes import limits
 from tests.conftest import BULLPEN, Ran, wait_until
 from tests.holder.conftest import Client, alive, process_state
+from tests.hub import forked
 
 T = TypeVar("T")
+
+forked.install()
 
 SLEEP = ("/bin/sleep", "1000000")
 # Says what it is told in argv[1] as its exit code, at once.

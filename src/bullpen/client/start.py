@@ -107,16 +107,7 @@ def _spawn(home: Home, env: Mapping[str, str], deadline: float) -> dict[str, Any
     errors = _error_file(home)
     with os.fdopen(reading, "rb") as answer:
         try:
-            subprocess.Popen(
-                [sys.executable, "-m", "bullpen.hub.main", str(writing)],
-                env={**kept, "BULLPEN_DIR": str(home.root)},
-                cwd=home.root,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                pass_fds=(writing,),
-                start_new_session=True,
-            )
+            _launch(home.root, {**kept, "BULLPEN_DIR": str(home.root)}, writing, errors)
         finally:
             os.close(writing)
             os.close(errors)
@@ -125,6 +116,19 @@ def _spawn(home: Home, env: Mapping[str, str], deadline: float) -> dict[str, Any
         line = answer.readline()
     found: dict[str, Any] = json.loads(line) if line else {}
     return found
+
+
+def _launch(root: Path, env: Mapping[str, str], answer: int, errors: int) -> None:
+    subprocess.Popen(
+        [sys.executable, "-m", "bullpen.hub.main", str(answer)],
+        env=env,
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        pass_fds=(answer,),
+        start_new_session=True,
+    )
 
 
 def _error_file(home: Home) -> int:
