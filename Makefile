@@ -1,6 +1,8 @@
 # Two commands do everything on a fresh machine: make demo, make test.
 .PHONY: demo test check bench lock setup
 VENV := .venv
+# Tests are rewritten when they are loaded, by every process of a run, unless that is kept.
+export PYTHONDONTWRITEBYTECODE =
 PY := $(VENV)/bin/python
 
 setup: $(VENV)/.ready
