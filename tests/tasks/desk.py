@@ -71,11 +71,15 @@ class Desk:
     def cancel(self, id: str) -> dict[str, Any]:
         return self.pen.client().post("task", id, "cancel")
 
-    def go_on(self, id: str, prompt: str) -> dict[str, Any]:
-        return self.pen.client().post("task", id, "continue", body={"prompt": prompt})
+    def go_on(self, id: str, prompt: str, **fields: Any) -> dict[str, Any]:
+        return self._steer(id, "continue", {"prompt": prompt, **fields})
 
-    def end(self, id: str) -> dict[str, Any]:
-        return self.pen.client().post("task", id, "end")
+    def end(self, id: str, **fields: Any) -> dict[str, Any]:
+        return self._steer(id, "end", fields)
+
+    def _steer(self, id: str, verb: str, body: dict[str, Any]) -> dict[str, Any]:
+        again = "request" in body
+        return self.pen.client().post("task", id, verb, body=body or None, again=again)
 
     def run_directory(self, id: str, number: int = 1) -> Path:
         return next(self.pen.root.glob(f"sessions/*/tasks/{id}/{number}"))

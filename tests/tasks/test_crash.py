@@ -183,17 +183,22 @@ class Crashing(Counting):
             select = "SELECT COUNT(*) FROM tasks WHERE request = ?"
             return int(rows.execute(select, (request,)).fetchone()[0])
 
-    def steer(self, id: str, *words: str, until: tuple[str, ...], **body: Any) -> None:
-        """What is asked of a task that exists: again, unless it was done before the hub died."""
+    def cancel_until(self, id: str, *until: str) -> None:
+        """Again, unless it was done before the hub died."""
         while True:
             try:
-                self.pen.client().post("task", id, *words, body=body or None)
+                self.cancel(id)
                 return
             except BullpenError as error:
                 if error.kind is not Kind.UNAVAILABLE:
                     raise
             if patiently(lambda: self.task(id))["state"] in until:
                 return
+
+    def insist(self, id: str, verb: str, **body: Any) -> None:
+        """Asked until it is answered, and done once."""
+        asked = {**body, "request": uuid.uuid4().hex}
+        patiently(lambda: self.pen.client().post("task", id, verb, body=asked, again=True))
 
     def assert_over(self, id: str, name: str, state: str, *journal: str) -> dict[str, Any]:
         """Over, once, and nothing of it is left but its history."""
@@ -293,7 +298,7 @@ def test_t11_cancel_whose_hub_is_killed_happens(crashing: Crashing, spec: str) -
     id = crashing.take("agents", "amy", "task", body=crashing.body(name, "hold"))
     wait_until(lambda: crashing.task(id)["output"] == f"at {name}")
     with crashing.windows.death(spec, 30):
-        crashing.steer(id, "cancel", until=("cancelling", "cancelled"))
+        crashing.cancel_until(id, "cancelling", "cancelled")
     found = crashing.assert_over(id, name, "cancelled", "start", "ended")
     assert found["output"] == f"at {name}"
 
@@ -304,7 +309,7 @@ def test_t11_cancel_in_the_queue_whose_hub_is_killed_happens(crashing: Crashing,
     body = crashing.body(name, labels={"nobody": "has"})
     id = crashing.take("tasks", body=body)
     with crashing.windows.death(spec):
-        crashing.steer(id, "cancel", until=FINAL)
+        crashing.cancel_until(id, *FINAL)
         patiently(lambda: crashing.pen.client().get("tasks"))
     crashing.assert_over(id, name, "cancelled")
 
@@ -329,13 +334,12 @@ def test_t5_continued_task_whose_hub_is_killed_goes_on_once(crashing: Crashing, 
     crashing.wait(id, "idle")
     prompt = f"[[count {second} 0.05]]"
     with crashing.windows.death(spec, 30):
-        while patiently(lambda: crashing.task(id))["turns"] == 1:
-            crashing.steer(id, "continue", prompt=prompt, until=("working",))
+        crashing.insist(id, "continue", prompt=prompt)
     wait_until(lambda: patiently(lambda: crashing.task(id))["output"] == f"done {second}")
     assert crashing.wait(id, "idle")["turns"] == 2
     assert crashing.finals()[id] == 0
     assert crashing.status("amy")["current_task"]["id"] == id
-    crashing.steer(id, "end", until=())
+    crashing.insist(id, "end")
     assert crashing.journal.of(first) == ["start", "end"]
     crashing.assert_over(id, second, "completed", "start", "end")
 
@@ -346,7 +350,7 @@ def test_t5_ended_task_whose_hub_is_killed_is_over_once(crashing: Crashing, spec
     id = crashing.take("agents", "amy", "task", body=crashing.body(name, keep_open=True))
     crashing.wait(id, "idle")
     with crashing.windows.death(spec):
-        crashing.steer(id, "end", until=("completed",))
+        crashing.insist(id, "end")
     crashing.assert_over(id, name, "completed", "start", "end")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+import uuid
 from datetime import timedelta
 from pathlib import Path
 
@@ -374,3 +375,24 @@ def test_an_agent_s_own_budget_ends_its_task(desk: Desk) -> None:
     found = desk.over(task)
     assert (found["error"]["type"], found["output"]) == ("budget", "part")
     assert desk.over(desk.give("amy", "x"))["error"]["type"] == "budget"
+
+
+def test_t5_the_same_request_is_one_turn_and_one_end(desk: Desk) -> None:
+    desk.agent("amy", walls=False)
+    task = desk.give("amy", "[[say one]]", keep_open=True)
+    desk.wait(task, "idle")
+    more, enough = uuid.uuid4().hex, uuid.uuid4().hex
+    desk.go_on(task, "[[say two]]", request=more)
+    desk.go_on(task, "[[say two]]", request=more)  # also while it works
+    assert desk.wait(task, "idle")["turns"] == 2
+    desk.pen.kill_hub()
+    assert desk.go_on(task, "[[say two]]", request=more)["state"] == "idle"
+    assert desk.go_on(task, "[[say three]]", request=uuid.uuid4().hex)["state"] == "working"
+    desk.wait(task, "idle")
+    assert [desk.end(task, request=enough)["output"] for _ in range(2)] == ["three"] * 2
+    desk.pen.kill_hub()
+    assert desk.end(task, request=enough)["state"] == "completed"
+    status, body = desk.ask("POST", f"/task/{task}/end", {"request": more[:-1]})
+    assert (status, "request" in body["message"]) == (400, True)
+    rest = ["working", "idle"]
+    assert desk.moves(task) == ["queued", *rest, *rest, *rest, "completed"]

@@ -124,21 +124,23 @@ class Tasks:
             live.task = moved
             live.tell()
 
-    async def continue_(self, id: str, prompt: str, agent: str = "") -> Task:
+    async def continue_(self, id: str, prompt: str, request: str = "", agent: str = "") -> Task:
         """Another turn of a task that rests."""
-        return await self._ask(id, agent, lambda task: go_on(task, prompt, time.time()))
+        return await self._ask(id, agent, lambda task: go_on(task, prompt, time.time(), request))
 
-    async def end(self, id: str, agent: str = "") -> Task:
+    async def end(self, id: str, request: str = "", agent: str = "") -> Task:
         """No more turns."""
-        return await self._ask(id, agent, lambda task: end(task, time.time()))
+        return await self._ask(id, agent, lambda task: end(task, time.time(), request))
 
     async def _ask(self, id: str, agent: str, step: Callable[[Task], Task]) -> Task:
         task = await self.board.get(id, agent)
         live = self.board.live.get(id)
         if live is None:
-            return step(task)  # raises: it is over
+            return step(task)  # raises, unless it was asked before: it is over
         async with live.lock:
-            await self.board.put(live, step(live.task))
+            moved = step(live.task)
+            if moved is not live.task:
+                await self.board.put(live, moved)
         return live.task
 
     def engine_of(self, task: Task) -> str:

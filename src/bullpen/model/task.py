@@ -69,11 +69,14 @@ class Wish(Value):
     budget: Budget | None = None
 
 
+RequestKey = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
 class Asked(Wish):
     """The body of `POST /task`. The same `request` asked twice is one task."""
 
     env: dict[Variable, Plain] = Field(default_factory=dict)
-    request: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
+    request: RequestKey | None = None
 
 
 class Offered(Asked):
@@ -206,6 +209,7 @@ class Task(Value):
     status: Status = Queued()
     directory: str = ""
     turns: tuple[str, ...] = ()  # prompts that continued it
+    requests: tuple[str, ...] = ()  # that continued or ended it
     runs: tuple[Run, ...] = ()
     output: str | None = None
     base: str = ""  # the commit that its directory was at
@@ -258,17 +262,22 @@ def begin(task: Task, at: float) -> Task:
     return move(task, Working(run=1, turn_started=at), at, started=at)
 
 
-def go_on(task: Task, prompt: str, at: float) -> Task:
-    """Another turn. A task that works or is over takes none."""
+def go_on(task: Task, prompt: str, at: float, request: str = "") -> Task:
+    """Another turn. A task that works or is over takes none; one request twice is one turn."""
+    if request and request in task.requests:
+        return task
     refuse_unless_open(task)
     run = task.runs[-1].number + 1 if task.runs else 1
-    return move(task, Working(run=run, turn_started=at), at, turns=(*task.turns, prompt))
+    more = {"turns": (*task.turns, prompt), "requests": (*task.requests, request)}
+    return move(task, Working(run=run, turn_started=at), at, **more)
 
 
-def end(task: Task, at: float) -> Task:
+def end(task: Task, at: float, request: str = "") -> Task:
     """No more turns."""
+    if request and request in task.requests:
+        return task
     refuse_unless_open(task)
-    return move(task, Completed(), at)
+    return move(task, Completed(), at, requests=(*task.requests, request))
 
 
 def cancel(task: Task, at: float) -> Task:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import uuid
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -218,11 +219,11 @@ def cancel(id: str, as_json: bool) -> None:
 @output.json_option
 def continue_(id: str, prompt: str, no_wait: bool, stream: bool, as_json: bool) -> None:
     """Another prompt for a task that was kept open, and wait for it. PROMPT - is standard input."""
-    asked = {"prompt": task_options.prompt_of(prompt)}
+    asked = {"prompt": task_options.prompt_of(prompt), "request": uuid.uuid4().hex}
     hub = connect()
     whole = tasks.find_id(hub, id)
     before = tasks.get(hub, whole)
-    answer = hub.post("task", whole, "continue", body=asked)
+    answer = hub.post("task", whole, "continue", body=asked, again=True)
     if no_wait:
         _acknowledge(whole, answer, as_json)
         return
@@ -247,7 +248,9 @@ def _wait_on(hub: HubClient, before: Shown, streams: bool, as_json: bool) -> NoR
 def end(id: str, as_json: bool) -> None:
     """No more prompts for a task that was kept open: it is completed."""
     hub = connect()
-    _report(hub.post("task", tasks.find_id(hub, id), "end"), as_json)
+    asked = {"request": uuid.uuid4().hex}
+    whole = tasks.find_id(hub, id)
+    _report(hub.post("task", whole, "end", body=asked, again=True), as_json)
 
 
 def _report(answer: dict[str, Any], as_json: bool) -> None:

@@ -29,6 +29,7 @@ from bullpen.model.task import (
     Failed,
     Offered,
     Prompt,
+    RequestKey,
     Resting,
     Shown,
     Task,
@@ -79,11 +80,20 @@ class Stands(Value):
 
 
 class More(Value):
-    """Another turn."""
+    """Another turn. The same `request` asked twice is one turn."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompt: Prompt
+    request: RequestKey | None = None
+
+
+class Enough(Value):
+    """No more turns. The same `request` asked twice is one end."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    request: RequestKey | None = None
 
 
 class TaskList(Value):
@@ -216,15 +226,16 @@ async def continue_task(
     hub: HubPart, agent: Whose, id: TaskId, asked: More, wait_seconds: WaitSeconds = None
 ) -> Any:
     """Another turn of a task that was kept open and rests."""
-    task = await hub.tasks.continue_(id, asked.prompt, agent)
+    task = await hub.tasks.continue_(id, asked.prompt, asked.request or "", agent)
     if wait_seconds is not None:
         task = await _waited(hub, task, wait_seconds) or task
     return Stands(task_id=task.id, state=task.state, message="", output=task.output)
 
 
-async def end_task(hub: HubPart, agent: Whose, id: TaskId) -> Any:
+async def end_task(hub: HubPart, agent: Whose, id: TaskId, asked: Enough | None = None) -> Any:
     """No more turns: a task that rests is completed."""
-    task = await hub.tasks.end(id, agent)
+    request = asked.request if asked else None
+    task = await hub.tasks.end(id, request or "", agent)
     return Stands(task_id=task.id, state=task.state, message="it is over", output=task.output)
 
 
