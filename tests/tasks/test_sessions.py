@@ -94,3 +94,14 @@ def test_clean_up_never_takes_what_tasks_have_left(desk: Desk) -> None:
     with pytest.raises(BullpenError, match="no session"):
         desk.offer("x", session_id=other["session_id"])
     assert desk.task(other["task_id"])["state"] == "completed"
+
+
+def test_clean_up_leaves_an_agent_that_a_task_waits_for(desk: Desk) -> None:
+    desk.agent("bob", walls=False)
+    session = desk.done(desk.give("bob", "x"))["session_id"]
+    desk.pen.stop("bob")
+    waiting = desk.offer("[[say late]]", session_id=session)
+    ran = desk.pen.cli("gc", "--older-than", "0s", "--force")
+    assert "a task waits for it" in ran.out
+    desk.agent("bob", walls=False)
+    assert desk.done(waiting)["output"] == "late"

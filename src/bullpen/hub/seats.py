@@ -140,6 +140,11 @@ class Seats:
         """Its start has failed."""
         self._leave(name)
 
+    def is_waited_for(self, name: str) -> bool:
+        """Whether a task waits that goes on with one of its conversations."""
+        tasks = list(self._tasks.board.live.values())  # also asked by threads
+        return any(live.session.agent == name for live in tasks)
+
     def _leave(self, name: str) -> None:
         self.ports.close(name)
         seat = self._seats.pop(name, None)

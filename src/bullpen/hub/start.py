@@ -57,6 +57,10 @@ class Seating(Protocol):
         """Its start has failed."""
         ...
 
+    def is_waited_for(self, name: str) -> bool:
+        """Whether a task waits that only this agent can do."""
+        ...
+
 
 @dataclass
 class Starter:

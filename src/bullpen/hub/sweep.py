@@ -113,7 +113,11 @@ def _work_left(supervisor: Supervisor, agent: Agent) -> str:
 def _busy(supervisor: Supervisor, live: Live) -> str:
     if live.lock.locked() or live.agent.name in supervisor.registry.claimed:
         return "another command is at it"
-    return "still running" if live.is_running else ""
+    if live.is_running:
+        return "still running"
+    seating = supervisor.starter.seating
+    is_waited_for = seating is not None and seating.is_waited_for(live.agent.name)
+    return "a task waits for it" if is_waited_for else ""
 
 
 def _reason_to_keep(supervisor: Supervisor, agent: Agent) -> tuple[str | None, bool]:
