@@ -363,7 +363,7 @@ def test_interactive_shows_no_dialog_and_its_state_follows_a_turn(claude: Claude
     session = str(uuid.uuid4())
     with claude.start(*MANUAL, "--session-id", session) as terminal:
         terminal.wait_ready()
-        assert "status" not in terminal.state()
+        assert terminal.state().get("status", "idle") == "idle"
         terminal.type("[[hold a ; say hello]]")
         terminal.wait_screen("hello]]")
         terminal.type("\r")

@@ -166,7 +166,8 @@ def test_w6_create_many_killed_before_every_effect(tmp_path: Path, pool: int) ->
         if not died:
             break
         deaths += 1
-        if not (site.base / NAMES[0]).exists():
+        # What was taken back can be made again; by the same code, so not every time.
+        if step % 5 == 1 and not (site.base / NAMES[0]).exists():
             worktrees.create_many(site, specs(tmp_path))
             assert_all_or_none(site, tmp_path)
         finish(site)
