@@ -12,34 +12,34 @@ from pydantic import ValidationError
 from bullpen.errors import BullpenError
 from bullpen.model.role import Budget
 from bullpen.model.task import (
-    MOVES,
     RETRIES,
     STATES,
     Asked,
     Cancelling,
     Final,
     Offered,
-    Progress,
     Resting,
     Run,
-    Shown,
     Task,
     Wish,
     Working,
+    check_places,
+    fits,
+)
+from bullpen.model.task_moves import (
+    MOVES,
     after_run,
     begin,
     cancel,
-    check_places,
     end,
     fail,
-    fits,
     go_on,
     move,
     seconds_left,
-    show,
     verdict,
     wait_seconds,
 )
+from bullpen.model.task_shown import Progress, Shown, show
 
 SESSION = "00000000-0000-4000-8000-000000000000"
 

@@ -31,7 +31,8 @@ from bullpen.client import tasks
 from bullpen.client.hub import HubClient
 from bullpen.client.tasks import Event, parse
 from bullpen.errors import BullpenError
-from bullpen.model.task import Error, Shown
+from bullpen.model.task import Error
+from bullpen.model.task_shown import Shown
 from bullpen.paths import Home
 from bullpen.text import width
 

@@ -107,7 +107,6 @@ def _serve(talk: socket.socket) -> None:
 def _become(request: dict[str, object], answer: int, errors: int) -> None:
     """A process as it is when a hub was started."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    gc.unfreeze()
     os.setsid()
     os.chdir(str(request["root"]))
     os.dup2(0, 1)  # nothing, like the standard input

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bullpen.errors import BullpenError
-from bullpen.hub.seats import merge_variables
+from bullpen.hub.seat_files import merge_variables
 from tests.conftest import wait_until
 from tests.hub.conftest import kill, together
 from tests.tasks.office import OVER, Office, made_office, running

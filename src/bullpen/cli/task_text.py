@@ -10,7 +10,8 @@ from pathlib import Path
 
 from bullpen import paths
 from bullpen.cli.task_progress import cut
-from bullpen.model.task import PREVIEW_CHARACTERS, Error, Run, Shown
+from bullpen.model.task import PREVIEW_CHARACTERS, Error, Run
+from bullpen.model.task_shown import Shown
 from bullpen.model.usage import short_count, short_seconds, short_usd
 from bullpen.text import printable, width
 

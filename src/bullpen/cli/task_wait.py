@@ -23,7 +23,7 @@ from bullpen.client import tasks
 from bullpen.client.hub import HubClient
 from bullpen.client.tasks import Event
 from bullpen.errors import BullpenError, Kind
-from bullpen.model.task import Shown
+from bullpen.model.task_shown import Shown
 from bullpen.paths import Home
 
 TICK_SECONDS = 0.1

@@ -16,7 +16,7 @@ from typing import Any
 from bullpen.client import reach, wire
 from bullpen.client.hub import HubClient
 from bullpen.errors import BullpenError, Kind
-from bullpen.model.task import Shown
+from bullpen.model.task_shown import Shown
 from bullpen.paths import HUB
 
 SILENCE_SECONDS = 60.0  # the stream has a heartbeat

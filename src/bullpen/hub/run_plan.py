@@ -29,7 +29,8 @@ from bullpen.hub.workspaces import checkout_of, project_of
 from bullpen.model.agent import Agent
 from bullpen.model.agent_file import AgentFile
 from bullpen.model.role import Role
-from bullpen.model.task import Context, Task, spent_usd
+from bullpen.model.task import Context, Task
+from bullpen.model.task_moves import spent_usd
 from bullpen.paths import Home
 
 VARIABLES = "task-env"  # in the home: a task in the queue is nobody's yet

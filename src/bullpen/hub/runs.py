@@ -26,7 +26,7 @@ from bullpen.engines.base import (
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import held, holders
 from bullpen.hub.factory import Factory
-from bullpen.model.task import Progress
+from bullpen.model.task_shown import Progress
 from bullpen.paths import KILLED
 
 log = logging.getLogger("bullpen.hub")

@@ -1,7 +1,8 @@
-"""Agents that take tasks, as components: their stages, their ports, their draining, their files.
+"""Agents that take tasks, as components: their stages, their ports, their draining.
 
 An agent is seated when it is started: its file is checked, its port bound, and then its engine
-looked for; only after that it takes tasks. The tasks themselves are `tasks`'.
+looked for; only after that it takes tasks. The tasks themselves are `tasks`', what a change of
+its file means is `seat_files`'.
 """
 
 import asyncio
@@ -14,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from bullpen import __version__, proc
-from bullpen.agent_files import list_agent_files, load_agent_file, write_agent_file
+from bullpen.agent_files import list_agent_files, load_agent_file
 from bullpen.component.journal import Journal
 from bullpen.engines.base import find_program
 from bullpen.engines.versions import PROGRAMS, is_enough, parse_version, written
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub import run_plan, sessions
+from bullpen.hub import run_plan, seat_files, sessions
 from bullpen.hub.ports import Ports
 from bullpen.hub.supervise import Supervisor
 from bullpen.hub.tasks import Tasks
@@ -39,8 +40,6 @@ FREE_SECONDS = 30.0
 FOLLOW_SECONDS = 3600.0
 LEVELS: tuple[Level, ...] = get_args(Level)  # the quietest last
 
-# Looked at when it starts; everything else at each task.
-NEEDS_RESTART = frozenset({"port", "role", "labels"})
 # Of a task's life; what it says and is told is none of the log's.
 TASK_LEVELS: dict[str, Level] = {
     "queued": "debug",
@@ -48,17 +47,6 @@ TASK_LEVELS: dict[str, Level] = {
     "cancelling": "debug",
     "failed": "warn",
 }
-
-
-@dataclass(frozen=True)
-class Configured:
-    """A file that was written: which of its changes hold from the next task on, and which from the
-    next start."""
-
-    file: AgentFile
-    live: tuple[str, ...]
-    restart: tuple[str, ...]
-    had_comments: bool
 
 
 @dataclass
@@ -240,7 +228,7 @@ class Seats:
             home_id=home_id,
             pid=os.getpid(),
             current_task=_current(task),
-            config=shown_config(worker.file),
+            config=seat_files.shown_config(worker.file),
             sandbox=worker.role.sandbox.model_dump(mode="json") if worker.is_sandboxed else None,
             log=seat.journal.entries(),
         )
@@ -341,40 +329,18 @@ class Seats:
 
     def load_file(self, name: str) -> tuple[AgentFile, bool]:
         """What the agent's file says, and whether it has one. Reads the disk."""
-        agent = self._supervisor.registry.get(name).agent
-        has_file = name in list_agent_files(self._home)
-        return run_plan.load_worker(self._home, agent).file, has_file
+        return seat_files.load(self._home, self._supervisor.registry.get(name).agent)
 
-    async def configure(self, name: str, fields: Mapping[str, Any]) -> Configured:
+    async def configure(self, name: str, fields: Mapping[str, Any]) -> seat_files.Configured:
         """Another file in place of the agent's. Checked before anything is written."""
         async with self._configuring:
-            done = await asyncio.to_thread(self._configure, name, fields)
+            agent = self._supervisor.registry.get(name).agent
+            done = await asyncio.to_thread(seat_files.rewrite, self._home, agent, fields)
         seat = self._seats.get(name)
         if seat is not None:
             seat.log_level = done.file.log_level
             seat.note("info", "configured", live=list(done.live), restart=list(done.restart))
         return done
-
-    def _configure(self, name: str, fields: Mapping[str, Any]) -> Configured:
-        try:
-            before: AgentFile | None = self.load_file(name)[0]
-        except BullpenError:
-            before = None  # this may be the one who mends it
-        path = self._home.agents / f"{name}.yaml"
-        had_comments = path.is_file() and _has_comments(path.read_text(errors="replace"))
-        env = merge_variables(fields.get("env"), before.env if before else None)
-        after = write_agent_file(self._home, name, {**fields, "env": env})
-        changed = [
-            key
-            for key in AgentFile.model_fields
-            if before is None or getattr(before, key) != getattr(after, key)
-        ]
-        return Configured(
-            after,
-            live=tuple(key for key in changed if key not in NEEDS_RESTART),
-            restart=tuple(key for key in changed if key in NEEDS_RESTART),
-            had_comments=had_comments,
-        )
 
     async def start_all(self) -> None:
         """Those whose file says that they start with the hub; before, those leave that were told
@@ -424,43 +390,6 @@ def find_version(engine: str, env: Mapping[str, str]) -> str:
             kind=Kind.UNAVAILABLE,
         )
     return written(version)
-
-
-def shown_config(file: AgentFile) -> dict[str, Any]:
-    """A file with what it does not say filled in; of its variables the names. Of the sandbox only
-    what it says: the rest is the role's, and would be the file's if it came back with a change."""
-    own = file.sandbox.model_dump(mode="json", exclude_unset=True)
-    return {**file.model_dump(mode="json"), "env": sorted(file.env), "sandbox": own}
-
-
-def merge_variables(asked: Any, known: Mapping[str, str] | None) -> Any:
-    """The variables of a new file. Nobody is shown their values, so nobody has to send them:
-    without `env` they stay, a list of names keeps those, and in an object null is what it was.
-    What is none of these is left as it is, for the check of the file."""
-    if asked is None:
-        asked = None if known is None else list(known)
-    if isinstance(asked, list) and all(isinstance(name, str) for name in asked):
-        asked = dict.fromkeys(asked)
-    is_whole = isinstance(asked, Mapping) and None not in asked.values()
-    if known is None and not is_whole:
-        raise BullpenError(
-            "the agent's file cannot be read, so its variables cannot be kept",
-            hint="give `env` with all its values",
-            kind=Kind.CONFLICT,
-        )
-    if is_whole or not isinstance(asked, Mapping):
-        return asked
-    known = known or {}
-    unknown = [name for name, value in asked.items() if value is None and name not in known]
-    if unknown:
-        raise BullpenError(
-            f"env: no value for {', '.join(sorted(unknown))[:200]}, and the file has none"
-        )
-    return {name: known[name] if value is None else value for name, value in asked.items()}
-
-
-def _has_comments(text: str) -> bool:
-    return any(line.lstrip().startswith("#") or " #" in line for line in text.splitlines())
 
 
 def _words(error: BullpenError) -> str:

@@ -13,15 +13,9 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.hub import runs
 from bullpen.hub.run_plan import Worker
 from bullpen.hub.task_rows import Session, TaskRows
-from bullpen.model.task import (
-    Cancelled,
-    Cancelling,
-    ErrorType,
-    Progress,
-    Task,
-    fail,
-    move,
-)
+from bullpen.model.task import Cancelled, Cancelling, ErrorType, Task
+from bullpen.model.task_moves import fail, move
+from bullpen.model.task_shown import Progress
 
 log = logging.getLogger("bullpen.hub")
 

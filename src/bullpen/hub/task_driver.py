@@ -27,22 +27,8 @@ from bullpen.model.agent import Agent
 from bullpen.model.message import Message, envelope
 from bullpen.model.state import Idle, Told
 from bullpen.model.state import Working as AgentWorks
-from bullpen.model.task import (
-    Cancelled,
-    Cancelling,
-    Completed,
-    Queued,
-    Resting,
-    Run,
-    Task,
-    Working,
-    after_run,
-    begin,
-    fail,
-    move,
-    seconds_left,
-    verdict,
-)
+from bullpen.model.task import Cancelled, Cancelling, Completed, Queued, Resting, Run, Task, Working
+from bullpen.model.task_moves import after_run, begin, fail, move, seconds_left, verdict
 from bullpen.worktrees import WorktreeError
 from bullpen.worktrees.since import head_of, since
 

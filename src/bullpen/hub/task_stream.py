@@ -27,7 +27,8 @@ from bullpen.errors import BullpenError
 from bullpen.hub.run_plan import run_directory
 from bullpen.hub.runs import OUTPUT, Fact, LogReader
 from bullpen.hub.task_board import Board
-from bullpen.model.task import Cancelling, Task, Working, show
+from bullpen.model.task import Cancelling, Task, Working
+from bullpen.model.task_shown import show
 from bullpen.paths import Home
 
 QUIET_SECONDS = 15.0

@@ -23,20 +23,9 @@ from bullpen.hub.task_board import Board, LiveTask
 from bullpen.hub.task_driver import GRACE_SECONDS, Driver
 from bullpen.hub.task_rows import Session, TaskRows
 from bullpen.model.state import Idle
-from bullpen.model.task import (
-    Asked,
-    Cancelling,
-    Offered,
-    Progress,
-    Queued,
-    Task,
-    Wish,
-    cancel,
-    check_places,
-    end,
-    fits,
-    go_on,
-)
+from bullpen.model.task import Asked, Cancelling, Offered, Queued, Task, Wish, check_places, fits
+from bullpen.model.task_moves import cancel, end, go_on
+from bullpen.model.task_shown import Progress
 
 log = logging.getLogger("bullpen.hub")
 

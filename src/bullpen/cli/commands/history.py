@@ -13,7 +13,8 @@ from bullpen.cli.first_word import FirstWord
 from bullpen.cli.takers import complete_takers
 from bullpen.cli.task_text import PAST_HEADERS, fitted, past_rows, shown_output
 from bullpen.client import tasks
-from bullpen.model.task import STATES, Shown
+from bullpen.model.task import STATES
+from bullpen.model.task_shown import Shown
 
 
 @click.command()

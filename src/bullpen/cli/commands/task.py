@@ -18,7 +18,7 @@ from bullpen.cli.task_wait import leave, say, wait_and_show, write_text
 from bullpen.client import tasks
 from bullpen.client.hub import HubClient
 from bullpen.errors import BullpenError
-from bullpen.model.task import Shown
+from bullpen.model.task_shown import Shown
 from bullpen.paths import current_directory, current_home
 from bullpen.projects import list_projects
 

@@ -10,7 +10,7 @@ from bullpen.cli.connect import connect
 from bullpen.cli.takers import complete_takers
 from bullpen.cli.task_text import OPEN_HEADERS, fitted, open_rows
 from bullpen.client import tasks
-from bullpen.model.task import Shown
+from bullpen.model.task_shown import Shown
 
 
 @click.command()

@@ -13,7 +13,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.hub.guard import actor_of, owner_only, owner_or_self
 from bullpen.hub.http.agents import Name
 from bullpen.hub.http.state import Hub, HubPart
-from bullpen.hub.seats import shown_config
+from bullpen.hub.seat_files import shown_config
 from bullpen.model.component import DRAIN_SECONDS, Leaving, PublicStatus, Shutdown, Status
 from bullpen.model.state import Value
 

@@ -31,10 +31,9 @@ from bullpen.model.task import (
     Prompt,
     RequestKey,
     Resting,
-    Shown,
     Task,
-    show,
 )
+from bullpen.model.task_shown import Shown, show
 from bullpen.projects import list_projects, load_project
 
 LOG_BYTES = 4 << 20  # of each log that is shown
