@@ -62,11 +62,7 @@ class Api(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            for methods in super().openapi()["paths"].values():
-                for operation in methods.values():
-                    for status in errors.RESPONSES:
-                        found = operation["responses"][str(status)]
-                        found["content"] = {"application/json": {"schema": errors.SCHEMA}}
+            errors.describe(super().openapi())
         assert self.openapi_schema is not None
         return self.openapi_schema
 
@@ -83,7 +79,8 @@ def make_app(hub: Hub) -> FastAPI:
     )
     app.state.hub = hub
     for router in ROUTERS:
-        app.include_router(router, responses=errors.RESPONSES)
+        # As they are: `include_router` would make every route a second time, at the first request.
+        app.router.routes.extend(router.routes)
     handlers: dict[Any, Any] = {
         BullpenError: errors.own,
         RequestValidationError: errors.invalid,

@@ -40,9 +40,10 @@ class Problem(BaseModel):
     details: Details
 
 
-SCHEMA = {"$ref": f"#/components/schemas/{Problem.__name__}"}
-RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "description": text}
+REFERENCE = "#/components/schemas/{model}"
+CONTENT = {"application/json": {"schema": {"$ref": REFERENCE.format(model=Problem.__name__)}}}
+RESPONSES: dict[str, dict[str, Any]] = {
+    str(status): {"description": text, "content": CONTENT}
     for status, text in {
         400: "`validation_error`: the request does not fit; `details.problems` says where",
         401: "`unauthorized`: no token, or none that is known",
@@ -55,6 +56,21 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         503: "`unavailable`: not at the moment; the same request may succeed later",
     }.items()
 }
+
+
+def describe(api: dict[str, Any]) -> None:
+    """Add to a description what is the same for every route. The framework could do so itself,
+    but would then make a model of each error for each route whenever a hub starts."""
+    schemas = api["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):  # what nobody is ever answered
+        schemas.pop(name, None)
+    problem = Problem.model_json_schema(ref_template=REFERENCE)
+    schemas.update({**problem.pop("$defs"), Problem.__name__: problem})
+    for methods in api["paths"].values():
+        for operation in methods.values():
+            own: dict[str, Any] = operation["responses"]
+            own.pop("422", None)
+            own.update({status: said for status, said in RESPONSES.items() if status not in own})
 
 
 async def own(connection: HTTPConnection, error: Exception) -> Response | None:
