@@ -18,8 +18,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
-from bullpen.engines.base import refusal
 from bullpen.engines.claude.limits import find_reset
+from bullpen.engines.hooks import refusal
 from bullpen.errors import BullpenError
 from bullpen.hub import otlp, render
 from bullpen.hub.budgets import Family

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from bullpen.engines import get_engine
-from bullpen.engines.base import Begun, Outcome, Said, Used
-from bullpen.engines.codex import make_config, make_rules, to_toml
+from bullpen.engines.codex.config import make_config
+from bullpen.engines.codex.rules import make_rules
+from bullpen.engines.codex.toml import to_toml
+from bullpen.engines.lines import Begun, Outcome, Said, Used
 from bullpen.errors import BullpenError
 from bullpen.model.role import Role
 from bullpen.model.state import Idle, Working

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bullpen.engines import ENGINES, Engine, Prepared, Start
-from bullpen.engines.base import Outcome, Reader, Said, Spent, Used, outcome_of_exit
+from bullpen.engines.base import Reader
+from bullpen.engines.lines import Outcome, Said, Spent, Used, outcome_of_exit
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.role import Role
 from bullpen.model.state import Idle

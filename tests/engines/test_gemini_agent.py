@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from bullpen.engines import get_engine
-from bullpen.engines.base import Begun, Denied, Outcome, Said, Used
-from bullpen.engines.gemini import make_rules, make_settings, without_comments
+from bullpen.engines.gemini.home import without_comments
+from bullpen.engines.gemini.rules import make_rules
+from bullpen.engines.gemini.settings import make_settings
+from bullpen.engines.lines import Begun, Denied, Outcome, Said, Used
 from bullpen.errors import BullpenError
 from bullpen.model.role import Role
 from bullpen.model.state import Blocked, Idle, Working

@@ -13,17 +13,15 @@ from typing import Any, Self
 import pytest
 
 from bullpen.engines import get_engine
-from bullpen.engines.base import (
+from bullpen.engines.base import Prepared, Reader, Start
+from bullpen.engines.lines import (
     Begun,
     Denied,
     Line,
     Outcome,
-    Prepared,
-    Reader,
     Retrying,
     Said,
     Spent,
-    Start,
     Used,
     cost_of_run,
     outcome_of_exit,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bullpen.engines import ENGINES, Engine, Prepared, Start
-from bullpen.engines.base import install_roots
+from bullpen.engines.programs import install_roots
 from bullpen.engines.transcripts import read_lines
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.agent import Agent

@@ -31,7 +31,8 @@ def test_s1_an_interrupt_fires_no_hook_and_is_seen(both: Team) -> None:
 
 def test_s1_an_interrupted_tool_is_seen(team: Team) -> None:
     team.role("worker", permissions={"allow": ["Bash(tail:*)"]})
-    amy = team.run(prompt='[[tool Bash {"command":"tail -f /dev/null"} ; say never]]')
+    (team.claude.work / "held").touch()  # what lies elsewhere it may ask for, whatever is allowed
+    amy = team.run(prompt='[[tool Bash {"command":"tail -f held"} ; say never]]')
     amy.wait("working (Bash)")
     amy.type(ESCAPE)
     amy.wait("idle")

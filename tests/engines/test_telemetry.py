@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bullpen.engines.base import refusal
+from bullpen.engines.hooks import refusal
 from bullpen.hub.parking import GO_ON
 from tests.conftest import wait_until
 from tests.engines.cli import KEY, Claude

@@ -1,4 +1,4 @@
-"""The agent programs Bullpen knows: one module each, and this table."""
+"""The agent programs Bullpen knows: one module or package each, and this table."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,25 +1,22 @@
-"""What an engine is: the one module that knows one agent program.
+"""What an engine is: the one part of Bullpen that knows one agent program.
 
 Engines decide, they do not act: a start becomes a command line with files and variables, what
-the program reports becomes observations. The two exceptions are `find` and `make_ready`, which
-look at and write to the program's own configuration. The hub does the rest.
+the program reports becomes observations. They look at the program's own
+configuration for that, and the one that writes to it is `make_ready`. The hub does the rest.
 """
 
-import json
-import os
-import re
-import shutil
-import signal as signals
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from bullpen.engines.lines import Line, Outcome, Spent, outcome_of_exit
+from bullpen.engines.programs import install_roots
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.agent import Agent
 from bullpen.model.role import Role
-from bullpen.model.state import Blocked, Idle, State, Told, Working
+from bullpen.model.state import Told
 
 
 @dataclass(frozen=True)
@@ -80,153 +77,6 @@ class Limited:
     """The model's API refused to go on, for a while; `reset` is when it will, if that was told."""
 
     reset: float | None
-
-
-# ── what a headless run says, line by line ───────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A turn begins. `problems`: what the run goes on without, such as a server of tools."""
-
-    conversation: str
-    problems: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Said:
-    """The model said something. `is_line`: a line of a longer text, not a text of its own."""
-
-    text: str
-    is_line: bool = False
-
-
-@dataclass(frozen=True)
-class Used:
-    """The model uses a tool. `detail` says on what: a command, a path; one line, not redacted."""
-
-    tool: str
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What one answer of the model used. Several lines may tell of the same answer: `Reader`
-    passes on the first. Output may be counted only in part until the run ends (`Outcome`)."""
-
-    input_tokens: int
-    output_tokens: int
-    answer: str = ""  # its id; empty: told once
-
-
-@dataclass(frozen=True)
-class Retrying:
-    """The model's API refused; asked again after so many seconds."""
-
-    attempt: int
-    seconds: float
-    why: str
-
-
-@dataclass(frozen=True)
-class Denied:
-    """A tool was not allowed to run."""
-
-    tool: str
-
-
-Fault = Literal["", "claude_error", "rate_limit", "budget", "cancelled"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended. `fault` is empty for a success, and says what kind of failure it was.
-
-    Tokens are of this run; the cost is of the whole conversation so far (`cost_of_run`). What
-    `is_retryable` may be tried again soon; a `rate_limit` only when that is over.
-    """
-
-    fault: Fault
-    text: str
-    conversation: str
-    why: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    conversation_usd: float = 0.0
-    denied: tuple[str, ...] = ()
-    is_retryable: bool = False
-
-
-Line = Begun | Said | Used | Spent | Retrying | Denied | Outcome
-
-
-def cost_of_run(before_usd: float, outcome: Outcome) -> float:
-    """What this run cost, from the conversation's cost before it and after it."""
-    return max(0.0, outcome.conversation_usd - before_usd)
-
-
-DETAIL_CHARACTERS = 200
-WHY_CHARACTERS = 400
-# What shells and programs say of the signals that ended them, as an exit code.
-ENDED = {
-    128 + each
-    for each in (
-        signals.SIGHUP,
-        signals.SIGINT,
-        signals.SIGABRT,
-        signals.SIGBUS,
-        signals.SIGKILL,
-        signals.SIGSEGV,
-        signals.SIGTERM,
-    )
-}
-NETWORK = re.compile(
-    r"\b(?:ECONNREFUSED|ECONNRESET|ECONNABORTED|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EPIPE"
-    r"|EHOSTUNREACH|ENETUNREACH)\b|timed? ?out|socket hang up|fetch failed",
-    re.IGNORECASE,
-)
-COMPLAINT = re.compile(r"^\W*(?:\w*error\b|fatal\b|unknown\b|invalid\b|bwrap:)", re.IGNORECASE)
-
-
-def outcome_of_exit(code: int | None, signal: int | None, stderr_tail: str) -> Outcome:
-    """The outcome of a run that ended without telling one. Pure. Signals of our own are not for
-    this: whoever sent one knows what the end means."""
-    lines = [line for line in map(one_line, stderr_tail.splitlines()) if line]
-    complaint = next((line for line in lines if COMPLAINT.match(line)), lines[-1] if lines else "")
-    if signal is None and code in ENDED:
-        signal = code - 128
-    if signal is not None:
-        name = signals.Signals(signal).name if signal in set(signals.Signals) else str(signal)
-        why, is_retryable = f"ended by signal {name}", True
-    else:
-        why = f"exit code {code} without a result"
-        is_retryable = code != 0 and NETWORK.search(complaint) is not None
-    shown = f"{complaint[:WHY_CHARACTERS]} ({why})" if complaint else why
-    return Outcome("claude_error", "", "", shown, is_retryable=is_retryable)
-
-
-def one_line(text: str) -> str:
-    """A text without line breaks, control characters and half surrogates."""
-    plain = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", text)
-    shown = "".join(char if char.isprintable() else " " for char in plain)
-    return " ".join(shown.split())
-
-
-def detail_of(arguments: object, names: tuple[str, ...]) -> str:
-    """On what a tool is used: the first of these arguments that is there."""
-    fields = arguments if isinstance(arguments, dict) else {}
-    for name in names:
-        value = fields.get(name)
-        if isinstance(value, list):
-            value = " ".join(str(word) for word in value[:50])
-        if isinstance(value, str) and value.strip():
-            return one_line(value[: DETAIL_CHARACTERS * 4])[:DETAIL_CHARACTERS]
-    return ""
-
-
-def sound(text: str) -> str:
-    """Without half surrogates, which JSON can hold and no file could."""
-    return text.encode("utf-8", "replace").decode()
 
 
 class Engine(Protocol):
@@ -353,90 +203,6 @@ def run_file(start: Start, name: str) -> Path:
     return start.run / name
 
 
-def find_program(env: Mapping[str, str], variable: str, name: str, package: str) -> str:
-    """The program: what the variable names, else the first on the agent's own PATH."""
-    wanted = env.get(variable) or os.environ.get(variable) or name
-    found = shutil.which(wanted, path=env.get("PATH", os.defpath))
-    if found is None:
-        raise BullpenError(
-            f"{wanted} is not installed" if wanted == name else f"no program {wanted}",
-            hint=f"npm install -g {package} · or set {variable}",
-            kind=Kind.UNAVAILABLE,
-        )
-    return str(Path(found).absolute())
-
-
-# Visible in every sandbox.
-OF_THE_SYSTEM = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")))
-MOST_PROGRAMS = 8  # links and interpreters, each leading to the next
-
-
-def install_roots(argv0: str, env: Mapping[str, str]) -> tuple[Path, ...]:
-    """The directories (or files) that a program is installed in, so that it runs where only they
-    can be seen: where each link on the way lies, where the last one leads to, and the same for the
-    interpreter that a script names. Never a home directory as a whole, or what is above one."""
-    person = Path(env.get("HOME") or "/nonexistent")
-    wide = {Path("/"), person, person.resolve(), *person.parents, *person.resolve().parents}
-    wide |= {person / ".local", person.resolve() / ".local"}
-    found: list[Path] = []
-    names = [argv0]
-    for _ in range(MOST_PROGRAMS):
-        if not names:
-            break
-        path = shutil.which(names.pop(0), path=env.get("PATH", os.defpath))
-        if path is None:
-            continue
-        place = Path(path).absolute()
-        for _ in range(MOST_PROGRAMS):
-            found.append(_root_of(place, wide))
-            if not place.is_symlink():
-                break
-            place = _next(place)
-        names += _interpreter(place)
-    kept = [path for path in found if not any(path.is_relative_to(s) for s in OF_THE_SYSTEM)]
-    return tuple(
-        path
-        for path in dict.fromkeys(kept)
-        if not any(path != other and path.is_relative_to(other) for other in kept)
-    )
-
-
-def _next(link: Path) -> Path:
-    """Where it leads to, by the names of the directories as they are on the way: where these are
-    themselves links, it leads there also where only what was found is to be seen."""
-    by_name = Path(os.path.normpath(link.parent / link.readlink()))
-    if os.path.lexists(by_name):
-        return by_name
-    return Path(os.path.normpath(link.parent.resolve() / link.readlink()))
-
-
-def _root_of(file: Path, wide: set[Path]) -> Path:
-    """What of an installation that file belongs to."""
-    parts = file.parts
-    if "node_modules" in parts:  # packages lie beside those that they need
-        return Path(*parts[: parts.index("node_modules") + 1])
-    directory = file.parent
-    if directory.name == "bin" and not file.is_symlink() and directory.parent not in wide:
-        return directory.parent
-    return file if directory in wide else directory
-
-
-def _interpreter(file: Path) -> list[str]:
-    """The program that a script names in its first line."""
-    try:
-        with file.open("rb") as text:
-            first = text.readline(512)
-    except OSError:
-        return []
-    if not first.startswith(b"#!"):
-        return []
-    words = first[2:].decode("utf-8", "replace").split()
-    if words and Path(words[0]).name == "env":
-        rest = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
-        return [words[0], *rest[:1]]
-    return words[:1]
-
-
 def host_of(url: str) -> str:
     """`host:port` of an address; empty if it names none."""
     try:
@@ -446,70 +212,6 @@ def host_of(url: str) -> str:
         return ""
     host = found.hostname or ""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}" if host else ""
-
-
-# What a paste cannot hold, as pictures of it: it would end the paste, or be a key.
-PICTURES = {
-    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
-    0x7F: 0x2421,
-    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
-}
-MOST_LINES = 100
-
-
-def plain(text: str) -> str:
-    """As a paste can hold it."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").translate(PICTURES)
-
-
-def pasted(text: str) -> bytes:
-    """A prompt as a paste, and Enter: line breaks in it do not send it off in pieces."""
-    return b"\x1b[200~" + plain(text).encode("utf-8", "replace") + b"\x1b[201~\r"
-
-
-def clearing(text: str) -> bytes:
-    """The keys that take away what an earlier try left of a text in a prompt, line by line."""
-    return b"\x15\x7f" * min(plain(text).count("\n") + 4, MOST_LINES)
-
-
-def state_of_hook(event: str, tool: str) -> State | None:
-    """The state that a hook of the common names proves."""
-    match event:
-        case "SessionStart" | "Stop" | "StopFailure":
-            return Idle()
-        case "UserPromptSubmit" | "PostToolUse" | "PostToolUseFailure":
-            return Working()
-        case "PreToolUse":
-            return Working(tool=tool)
-        case "PermissionRequest":
-            return Blocked(on="permission", tool=tool)
-        case _:
-            return None
-
-
-def observe_hook(hook: Mapping[str, Any], at: float) -> Told | None:
-    """`observe` of every engine whose hooks have the common names and keys."""
-    event, tool = str(hook.get("hook_event_name", "")), str(hook.get("tool_name", ""))[:80]
-    state = state_of_hook(event, tool)
-    if state is None:
-        return None
-    return Told(at=at, source=f"hook {event}", says=tool or "received", state=state)
-
-
-def refusal(event: str, reason: str) -> str:
-    """`refuse` of every engine whose hooks have the common names and answers."""
-    match event:
-        case "PreToolUse":
-            decision = {
-                "hookEventName": event,
-                "permissionDecision": "deny",
-                "permissionDecisionReason": reason,
-            }
-            return json.dumps({"hookSpecificOutput": decision})
-        case "UserPromptSubmit":
-            return json.dumps({"decision": "block", "reason": reason})
-        case _:
-            return ""
 
 
 class NoConversation:

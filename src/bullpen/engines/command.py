@@ -8,18 +8,10 @@ exit code says whether it went well.
 from collections.abc import Mapping
 from typing import Any
 
-from bullpen.engines.base import (
-    Engine,
-    Line,
-    NoConversation,
-    Outcome,
-    Prepared,
-    Said,
-    Start,
-    observe_hook,
-    run_file,
-    sound,
-)
+from bullpen.engines import loose
+from bullpen.engines.base import Engine, NoConversation, Prepared, Start, run_file
+from bullpen.engines.hooks import observe_hook
+from bullpen.engines.lines import Line, Outcome, Said
 from bullpen.engines.own_home import fed
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.state import Told
@@ -52,7 +44,7 @@ class Command(NoConversation):
             raise BullpenError("a run needs a role", kind=Kind.INVALID)
         file = run_file(start, PROMPT)
         argv = fed(file, (*start.role.command, *start.words))
-        return Prepared(argv, run_files={PROMPT: sound(start.prompt)})
+        return Prepared(argv, run_files={PROMPT: loose.sound(start.prompt)})
 
     def read_line(self, line: bytes) -> tuple[Line, ...]:
         return (Said(line.decode("utf-8", "replace").rstrip("\r"), is_line=True),)

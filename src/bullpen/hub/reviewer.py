@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bullpen import proc
-from bullpen.engines.base import find_program
 from bullpen.engines.claude import PACKAGE, PROGRAM
+from bullpen.engines.programs import find_program
 from bullpen.errors import BullpenError
 from bullpen.files import write_atomically
 from bullpen.hub import sessions

@@ -13,16 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bullpen.engines.base import (
-    Begun,
-    Engine,
-    Line,
-    Outcome,
-    Reader,
-    Said,
-    Spent,
-    Used,
-)
+from bullpen.engines.base import Engine, Reader
+from bullpen.engines.lines import Begun, Line, Outcome, Said, Spent, Used
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import held, holders
 from bullpen.hub.factory import Factory

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from bullpen import __version__, proc
 from bullpen.agent_files import list_agent_files, load_agent_file
 from bullpen.component.journal import Journal
-from bullpen.engines.base import find_program
+from bullpen.engines.programs import find_program
 from bullpen.engines.versions import PROGRAMS, is_enough, parse_version, written
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import run_plan, seat_files, sessions

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from bullpen.engines import get_engine
-from bullpen.engines.base import cost_of_run
+from bullpen.engines.lines import cost_of_run
 from bullpen.errors import BullpenError
 from bullpen.hub import held, run_plan, runs, sessions, walls, workspaces
 from bullpen.hub.budgets import Budgets

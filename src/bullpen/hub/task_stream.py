@@ -12,17 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from bullpen.engines import get_engine
-from bullpen.engines.base import (
-    Begun,
-    Denied,
-    Line,
-    Outcome,
-    Reader,
-    Retrying,
-    Said,
-    Spent,
-    Used,
-)
+from bullpen.engines.base import Reader
+from bullpen.engines.lines import Begun, Denied, Line, Outcome, Retrying, Said, Spent, Used
 from bullpen.errors import BullpenError
 from bullpen.hub.run_plan import run_directory
 from bullpen.hub.runs import OUTPUT, Fact, LogReader

@@ -142,8 +142,8 @@ def _run_here(home: Home) -> None:
     import subprocess
     import termios
 
-    from bullpen.engines.base import find_program
     from bullpen.engines.claude.config import Config, make_ready
+    from bullpen.engines.programs import find_program
     from bullpen.engines.versions import PROGRAMS
 
     needed = PROGRAMS["claude"]

@@ -34,7 +34,7 @@ def check_engine(name: str, home: Home | None) -> Check:
 
 def _engine_version(name: str) -> str | Check:
     """What the program says, or what is wrong with it."""
-    from bullpen.engines.base import find_program
+    from bullpen.engines.programs import find_program
     from bullpen.engines.versions import PROGRAMS, is_enough, parse_version, written
 
     needed = PROGRAMS[name]

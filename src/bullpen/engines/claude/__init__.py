@@ -8,22 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bullpen.engines.base import (
-    Engine,
-    Limited,
-    Line,
-    Outcome,
-    Prepared,
-    Start,
-    StateFile,
-    find_program,
-    host_of,
-    install_roots,
-    outcome_of_exit,
-    pasted,
-    refusal,
-    run_file,
-)
+from bullpen.engines import loose
+from bullpen.engines.base import Engine, Limited, Prepared, Start, StateFile, host_of, run_file
 from bullpen.engines.claude import headless, limits, observe
 from bullpen.engines.claude.config import (
     Config,
@@ -35,7 +21,11 @@ from bullpen.engines.claude.config import (
 )
 from bullpen.engines.claude.settings import check, make_servers, make_settings
 from bullpen.engines.claude.transcript import find_shown
+from bullpen.engines.hooks import addition, refusal
+from bullpen.engines.lines import Line, Outcome, outcome_of_exit
 from bullpen.engines.own_home import fed
+from bullpen.engines.paste import pasted
+from bullpen.engines.programs import find_program, install_roots
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.agent import Agent
 from bullpen.model.role import Role
@@ -145,7 +135,7 @@ class Claude:
         """Named when one begins: also by `/clear`, which begins another."""
         if hook.get("hook_event_name") != "SessionStart":
             return ""
-        return observe.conversation_id(hook.get("session_id"))
+        return loose.conversation_id(hook.get("session_id"))
 
     def read_state_file(self, text: bytes) -> StateFile | None:
         return observe.read_state_file(text)
@@ -166,8 +156,7 @@ class Claude:
     def add(self, event: str, text: str) -> str:
         if event not in BETWEEN_TOOLS:
             return ""
-        added = {"hookEventName": event, "additionalContext": text}
-        return json.dumps({"hookSpecificOutput": added})
+        return addition(event, text)
 
     def find_shown(self, agent: Agent, ids: set[str], since: float) -> set[str]:
         return find_shown(Path(agent.state_files).parent, ids, since)

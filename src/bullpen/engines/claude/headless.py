@@ -12,7 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bullpen.engines.base import (
+from bullpen.engines import loose
+from bullpen.engines.base import Start
+from bullpen.engines.lines import (
     Begun,
     Denied,
     Fault,
@@ -21,12 +23,9 @@ from bullpen.engines.base import (
     Retrying,
     Said,
     Spent,
-    Start,
     Used,
     detail_of,
-    sound,
 )
-from bullpen.engines.claude.observe import conversation_id
 
 FORM = ("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 # By itself it would ask a dead API for three minutes.
@@ -58,19 +57,15 @@ def limits(start: Start) -> tuple[str, ...]:
 
 def read_line(line: bytes) -> tuple[Line, ...]:
     """What a line says; nothing for kinds that nobody needs, and for what is none of its lines."""
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        return ()
-    return tuple(_read(fields)) if isinstance(fields, dict) else ()
+    return tuple(_read(loose.read_fields(line)))
 
 
 def _read(fields: dict[str, Any]) -> Iterator[Line]:
     match fields.get("type"), fields.get("subtype"):
         case "system", "init":
-            servers = [each for each in _list(fields.get("mcp_servers")) if isinstance(each, dict)]
+            servers = loose.dicts(fields.get("mcp_servers"))
             yield Begun(
-                conversation_id(fields.get("session_id")),
+                loose.conversation_id(fields.get("session_id")),
                 tuple(
                     f"{each.get('name')}: {each.get('status')}"
                     for each in servers
@@ -80,19 +75,19 @@ def _read(fields: dict[str, Any]) -> Iterator[Line]:
         case "system", "api_retry":
             why = f"{fields.get('error_status') or ''} {fields.get('error') or ''}".strip()
             yield Retrying(
-                int(_number(fields.get("attempt"))),
-                _number(fields.get("retry_delay_ms")) / 1000,
+                int(loose.number(fields.get("attempt"))),
+                loose.number(fields.get("retry_delay_ms")) / 1000,
                 why,
             )
         case "system", "permission_denied":
-            yield Denied(_text(fields.get("tool_name")))
+            yield Denied(loose.text(fields.get("tool_name")))
         case "assistant", _:
             yield from _spent(fields)
             for block in _blocks(fields):
                 if block.get("type") == "text":
-                    yield Said(_text(block.get("text")))
+                    yield Said(loose.text(block.get("text")))
                 elif block.get("type") == "tool_use":
-                    yield Used(_text(block.get("name")), detail_of(block.get("input"), ON))
+                    yield Used(loose.text(block.get("name")), detail_of(block.get("input"), ON))
         case "result", _:
             yield _outcome(fields)
         case _:
@@ -102,34 +97,34 @@ def _read(fields: dict[str, Any]) -> Iterator[Line]:
 def _spent(fields: dict[str, Any]) -> Iterator[Line]:
     """There is a line for each block of an answer, all with the same usage: what was known when
     the answer began."""
-    message = _fields(fields.get("message"))
-    used = _tokens(_fields(message.get("usage")))
+    message = loose.fields(fields.get("message"))
+    used = _tokens(loose.fields(message.get("usage")))
     if any(used):  # what it says in the model's place used nothing
-        yield Spent(*used, answer=_text(message.get("id")))
+        yield Spent(*used, answer=loose.text(message.get("id")))
 
 
 def _outcome(fields: dict[str, Any]) -> Outcome:
-    used = _tokens(_fields(fields.get("usage")))
-    text = _text(fields.get("result"))
+    used = _tokens(loose.fields(fields.get("usage")))
+    text = loose.text(fields.get("result"))
     fault = _fault(fields)
-    errors = "; ".join(map(_text, _list(fields.get("errors"))))
-    denials = [each for each in _list(fields.get("permission_denials")) if isinstance(each, dict)]
+    errors = "; ".join(map(loose.text, loose.items(fields.get("errors"))))
+    denials = loose.dicts(fields.get("permission_denials"))
     return Outcome(
         fault=fault,
         text="" if fault else text,
-        conversation=conversation_id(fields.get("session_id")),
-        why=(errors or text or _text(fields.get("terminal_reason"))) if fault else "",
+        conversation=loose.conversation_id(fields.get("session_id")),
+        why=(errors or text or loose.text(fields.get("terminal_reason"))) if fault else "",
         input_tokens=used[0],
         output_tokens=used[1],
-        conversation_usd=_number(fields.get("total_cost_usd")),
-        denied=tuple(_text(each.get("tool_name")) for each in denials),
+        conversation_usd=loose.number(fields.get("total_cost_usd")),
+        denied=tuple(loose.text(each.get("tool_name")) for each in denials),
         is_retryable=fault == "claude_error" and _passes(fields, text),
     )
 
 
 def _tokens(usage: dict[str, Any]) -> tuple[int, int]:
-    given = sum(int(_number(usage.get(name))) for name in INPUT)
-    return given, int(_number(usage.get("output_tokens")))
+    given = sum(int(loose.number(usage.get(name))) for name in INPUT)
+    return given, int(loose.number(usage.get("output_tokens")))
 
 
 INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -152,30 +147,12 @@ def _passes(fields: dict[str, Any], text: str) -> bool:
     there."""
     if fields.get("terminal_reason") != "api_error":
         return False
-    status = int(_number(fields.get("api_error_status")))
+    status = int(loose.number(fields.get("api_error_status")))
     return status >= 500 or status == 408 if status else NO_LOGIN.search(text) is None
 
 
 def _blocks(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    content = _fields(fields.get("message")).get("content")
-    return [block for block in _list(content) if isinstance(block, dict)]
-
-
-def _fields(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text(value: object) -> str:
-    return sound(value) if isinstance(value, str) else ""
-
-
-def _number(value: object) -> float:
-    is_one = isinstance(value, int | float) and not isinstance(value, bool)
-    return max(0.0, float(value)) if is_one else 0.0  # type: ignore[arg-type]
+    return loose.dicts(loose.fields(fields.get("message")).get("content"))
 
 
 def _line(fields: dict[str, Any]) -> bytes:

@@ -6,21 +6,15 @@ there is a state file, hooks only add detail.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from bullpen.engines import loose
 from bullpen.engines.base import StateFile
 from bullpen.model.state import STATE_FILE, Blocked, Idle, State, Told, Working
 
-ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Tools by which it asks the person something: they end when they are answered.
 QUESTIONS = frozenset({"AskUserQuestion", "ExitPlanMode"})
-
-
-def conversation_id(value: object) -> str:
-    """The id, or nothing if it is none: it becomes part of a command line and of a path."""
-    return value if isinstance(value, str) and ID.fullmatch(value) else ""
 
 
 def read_state_file(text: bytes) -> StateFile | None:
@@ -30,7 +24,7 @@ def read_state_file(text: bytes) -> StateFile | None:
         session, pid = fields["sessionId"], fields["pid"]
     except (ValueError, KeyError, TypeError):
         return None
-    if not conversation_id(session) or not isinstance(pid, int):
+    if not loose.conversation_id(session) or not isinstance(pid, int):
         return None
     ticks = str(fields.get("procStart") or "")
     status, since = fields.get("status"), fields.get("statusUpdatedAt")

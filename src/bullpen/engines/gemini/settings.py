@@ -1,0 +1,96 @@
+"""The settings file of one Gemini CLI agent: what the person and the role set, and the hooks of
+both and Bullpen's. Pure.
+"""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from bullpen.engines.base import Start
+from bullpen.engines.own_home import merged
+from bullpen.errors import BullpenError, Kind
+from bullpen.model.role import EngineHooks, Role, ShortHook
+
+TOLD = (
+    "SessionStart",
+    "SessionEnd",
+    "BeforeAgent",
+    "AfterAgent",
+    "BeforeTool",
+    "AfterTool",
+    "Notification",
+)
+TOLD_MILLISECONDS = 5_000
+ATTEMPTS = 3  # by itself it would ask an API that refuses ten times
+QUIET: dict[str, Any] = {
+    "general": {
+        "enableAutoUpdate": False,
+        "enableAutoUpdateNotification": False,
+        "maxAttempts": ATTEMPTS,
+    },
+    "privacy": {"usageStatisticsEnabled": False},
+    "ide": {"hasSeenNudge": True},
+}
+
+
+def make_settings(
+    start: Start, role: Role, person: Mapping[str, Any], login: str
+) -> dict[str, Any]:
+    """The whole file. Pure. The role's `settings` win over the person's, which win over what we
+    would rather have; hooks of all three are kept, in that order."""
+    told = {
+        "name": "bullpen",
+        "type": "command",
+        "command": shlex.join(start.hook),
+        "timeout": TOLD_MILLISECONDS,
+    }
+    hooks: dict[str, list[Any]] = {}
+    of_person = person.get("hooks")
+    for event, entries in (of_person if isinstance(of_person, dict) else {}).items():
+        hooks[event] = list(entries) if isinstance(entries, list) else []
+    for event, entries in role.hooks.items():
+        hooks.setdefault(event, []).extend(_engine_form(role, entry) for entry in entries)
+    for event in TOLD:
+        hooks.setdefault(event, []).append({"hooks": [told]})
+    ours: dict[str, Any] = {
+        "hooks": hooks,
+        "hooksConfig": {"enabled": True},
+        "security": {"auth": {"selectedType": login}, "folderTrust": {"enabled": True}},
+        "telemetry": {
+            "enabled": True,
+            "target": "local",
+            "otlpEndpoint": start.url,
+            "otlpProtocol": "http",
+            "logPrompts": False,
+        },
+        "context": {"fileName": _context_files(person, role)},
+    }
+    servers: dict[str, Any] = {"mcpServers": {}}
+    return merged(QUIET, person, servers, role.settings, ours)
+
+
+def _context_files(person: Mapping[str, Any], role: Role) -> list[str]:
+    """Ours is called as it is by default; the person may have set other names."""
+    for settings in (role.settings, person):
+        context = settings.get("context")
+        named = context.get("fileName") if isinstance(context, dict) else None
+        if named:
+            names = [named] if isinstance(named, str) else [str(name) for name in named]
+            return names if "GEMINI.md" in names else [*names, "GEMINI.md"]
+    return ["GEMINI.md"]
+
+
+def _engine_form(role: Role, entry: ShortHook | EngineHooks) -> dict[str, Any]:
+    """A role says seconds; Gemini CLI takes milliseconds."""
+    if isinstance(entry, ShortHook):
+        actions: list[dict[str, Any]] = [{"type": "command", "command": entry.command}]
+        if entry.timeout is not None:
+            actions[0]["timeout"] = round(entry.timeout * 1000)
+    else:
+        actions = [action.model_dump(mode="json", exclude_none=True) for action in entry.hooks]
+        if any(action["type"] != "command" for action in actions):
+            raise BullpenError(
+                f"role {role.name}: Gemini CLI runs only hooks of type command",
+                kind=Kind.UNSUPPORTED,
+            )
+    return {**({"matcher": entry.matcher} if entry.matcher else {}), "hooks": actions}
