@@ -23,7 +23,7 @@ from tests.engines.cli import GEMINI_MODEL, Codex, Gemini, Home, Ran
 from tests.engines.fake_gemini import FakeGemini
 from tests.engines.fake_openai import FakeOpenAI
 from tests.engines.team import Agent, Team
-from tests.hub.conftest import Pen, made_pen
+from tests.hub.conftest import Pen, made_pen, quiet_for
 
 TOKEN = "the-token-of-this-agent"
 
@@ -54,7 +54,9 @@ class OtherAgent(Agent):
     def submit(self, text: str) -> None:
         self.wait_ready()
         if self.engine == "codex":
-            return self.type(b"".join(get_engine("codex").typed(text)).decode())
+            codex = get_engine("codex")
+            quiet_for(2 * codex.typing_seconds)  # it ends a turn a while after it has said so
+            return self.type(b"".join(codex.typed(text)).decode())
         before = self.hooks().count("BeforeAgent")
         return self.enter(text, lambda: self.hooks().count("BeforeAgent") > before)
 

@@ -151,10 +151,11 @@ def test_r1_what_a_role_says_reaches_the_model(team: OtherTeam, tmp_path: Path) 
 def test_e7_a_repositorys_own_settings_are_used_only_if_it_is_trusted(team: OtherTeam) -> None:
     directory = team.claude.work / ".codex"
     directory.mkdir()
+    team.run(name="bob")  # an empty one says nothing: Codex's own sandbox makes some
     (directory / "config.toml").write_text('model = "planted"\n')
     with pytest.raises(BullpenError, match="is not trusted: Codex would run what it says"):
         team.run()
-    assert team.pen.agents() == {}
+    assert list(team.pen.agents()) == ["bob"]
     assert team.cli("trust", str(team.claude.work)).code == 0
     amy = team.run(prompt="[[say hi]]")
     amy.wait_said("hi")

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bullpen.errors import BullpenError
 from tests.conftest import wait_until
 from tests.engines.team import Team
 
@@ -57,11 +58,17 @@ class Desk:
         return self.pen.client().get("agents", name, "status")
 
     def give(self, name: str, prompt: str, **fields: Any) -> str:
-        """The id of the task."""
+        """The id of the task. A hub that was just started looks at its agents first."""
         body = {"prompt": prompt, **fields}
         again = "request" in fields
-        found = self.pen.client().post("agents", name, "task", body=body, again=again)
-        return str(found["task_id"])
+        while True:
+            try:
+                found = self.pen.client().post("agents", name, "task", body=body, again=again)
+                return str(found["task_id"])
+            except BullpenError as error:
+                if error.message != f"{name} is starting":
+                    raise
+            wait_until(lambda: self.status(name)["state"] != "starting", SECONDS)
 
     def offer(self, prompt: str, **fields: Any) -> str:
         """Into the queue; the id of the task."""

@@ -82,12 +82,23 @@ def _refuse_untrusted(start: Start, origin: Path) -> None:
         return
     for directory in _up_to_the_repository(Path(start.cwd)):
         found = directory / ".codex"
-        if found.exists() and found.resolve() != origin.resolve():
+        if _says_something(found) and found.resolve() != origin.resolve():
             raise BullpenError(
                 f"{found} is not trusted: Codex would run what it says",
                 hint=f"read it, then: bullpen trust {shlex.quote(str(directory))}",
                 kind=Kind.DENIED,
             )
+
+
+def _says_something(found: Path) -> bool:
+    """Empty ones come and go: Codex makes them wherever its own sandbox may write, for as long as
+    a command runs there."""
+    try:
+        return any(found.iterdir())
+    except FileNotFoundError:
+        return False
+    except OSError:  # who cannot look cannot tell
+        return True
 
 
 def _up_to_the_repository(cwd: Path) -> Sequence[Path]:
