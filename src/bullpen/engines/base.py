@@ -1,8 +1,8 @@
 """What an engine is: the one part of Bullpen that knows one agent program.
 
 Engines decide, they do not act: a start becomes a command line with files and variables, what
-the program reports becomes observations. They look at the program's own
-configuration for that, and the one that writes to it is `make_ready`. The hub does the rest.
+the program reports becomes observations. They look at the program's own configuration for that;
+only `make_ready` writes to it. The hub does the rest.
 """
 
 from collections.abc import Mapping
