@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.cli.panes import of_pod, of_tree, room
+from bullpen.cli.panes import AGENT, of_pod, of_tree, room
 from tests.conftest import BULLPEN, wait_until
 from tests.hub.conftest import Pen, made_pen
 
@@ -91,8 +91,8 @@ class Person:
         self.tmux("-L", "outer", "-f", "/dev/null", "new-session", "-d", *size, shell)
 
     def panes(self, session: str = "bullpen-team", *server: str) -> list[list[str]]:
-        """Agents by window, as the panes' titles name them."""
-        words = ("list-panes", "-s", "-t", f"={session}", "-F", "#{window_index} #{pane_title}")
+        """Agents by window, as the panes are marked."""
+        words = ("list-panes", "-s", "-t", f"={session}", "-F", f"#{{window_index}} #{{{AGENT}}}")
         windows: dict[str, list[str]] = {}
         for line in self.tmux(*server, *words, check=False).splitlines():
             window, title = line.split(" ")[:2]

@@ -60,14 +60,16 @@ class OtherAgent(Agent):
         before = self.hooks().count("BeforeAgent")
         return self.enter(text, lambda: self.hooks().count("BeforeAgent") > before)
 
-    def enter(self, text: str, is_taken: Callable[[], bool]) -> None:
+    def enter(self, text: str, is_taken: Callable[[], bool], hint: str = "") -> None:
         """Gemini loses what is typed in the moment after its start, and ignores an Enter that
-        comes with the text: so it is pasted until it shows, and Enter pressed until it is taken."""
+        comes with the text: so it is pasted until it shows, and Enter pressed until it is taken.
+        It knows its own commands only after a while, and says so with a hint."""
         for _ in range(10):
             self.type(f"\x1b[200~{text}\x1b[201~")
             with contextlib.suppress(AssertionError):
                 wait_until(lambda: text in self.screen(), 3)
                 break
+        self.wait_screen(hint)
         for _ in range(10):
             self.type("\r")
             with contextlib.suppress(AssertionError):

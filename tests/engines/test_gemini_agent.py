@@ -162,7 +162,7 @@ def test_e7_clear_begins_a_conversation_which_is_followed(team: OtherTeam) -> No
     amy.wait_said("noted")
     before = amy.conversation
     amy.wait_ready()
-    amy.enter("/clear", lambda: amy.conversation != before)
+    amy.enter("/clear", lambda: amy.conversation != before, hint="Clear the screen")
 
 
 def test_o1_what_it_reports_is_what_the_model_counted(team: OtherTeam) -> None:

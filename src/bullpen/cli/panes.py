@@ -30,6 +30,8 @@ SILENCE_SECONDS = 60.0  # the stream has a heartbeat
 TMUX_SECONDS = 20.0
 MARK = "@bullpen-panes"  # of a window: `<what it shows>:<random>`
 AGENT = "@bullpen-agent"  # of a pane
+# `attach` says more in the pane's title, as soon as it does: nobody else writes there.
+BORDER = f" #{{?#{{m:#{{{AGENT}}} *,#{{pane_title}}}},#{{pane_title}},#{{{AGENT}}}}} "
 # The size of a pane is its agent's: what is smaller than that is no use to either.
 LEAST_COLUMNS, LEAST_ROWS = 40, 8
 
@@ -174,16 +176,15 @@ def add(home: Home, mark: str, name: str) -> None:
 def _new_window(home: Home, mark: str, title: str, name: str, *where: str) -> None:
     words = (*where, "-n", title, "-P", "-F", "#{window_id} #{pane_id}")
     window, pane = _tmux(*words, *_bullpen(home, "attach", name)).split()
-    options = {MARK: mark, "pane-border-status": "top", "pane-border-format": " #{pane_title} "}
+    options = {MARK: mark, "pane-border-status": "top", "pane-border-format": BORDER}
     for option, value in options.items():
         _tmux("set-option", "-w", "-t", window, option, value)
     _name_pane(pane, name)
 
 
 def _name_pane(pane: str, name: str) -> None:
-    """Until `attach` says more in the title. It may have ended already."""
+    """Whose it is. Its `attach` may have ended already."""
     _try_tmux("set-option", "-p", "-t", pane, AGENT, name)
-    _try_tmux("select-pane", "-t", pane, "-T", name)
 
 
 # ── what tmux has ──
