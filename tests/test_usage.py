@@ -23,10 +23,10 @@ from bullpen.engines.hooks import refusal
 from bullpen.errors import BullpenError
 from bullpen.hub import otlp, render
 from bullpen.hub.budgets import Family
+from bullpen.hub.counted import counted_logs, counted_metrics
 from bullpen.hub.guard import BODY_BYTES, RefusedError
 from bullpen.hub.otlp import Form
 from bullpen.hub.parking import Limit, is_parked, plan
-from bullpen.hub.usage import counted_logs, counted_metrics
 from bullpen.model.agent import Agent
 from bullpen.model.role import Budget
 from bullpen.model.state import Evidence, Idle, State, View, Working

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub import database
+from bullpen.hub import database, event_rows
 from bullpen.hub import store as store_module
 from bullpen.hub.store import Store
 from bullpen.model.event import KINDS, Draft, Event, to_json
@@ -148,7 +148,7 @@ def test_the_last_states_are_found_without_reading_the_log(path: Path, store: St
 
         connection = database.connect(path, read_only=True)
         connection.set_progress_handler(step, 1)
-        rows = connection.execute(store_module.LAST_OF, ("agent.state",)).fetchall()
+        rows = connection.execute(event_rows.LAST_OF, ("agent.state",)).fetchall()
         connection.close()
         assert len(rows) == 20
         return count
@@ -175,7 +175,7 @@ def test_a_draft_that_cannot_be_stored_is_refused_at_once(store: Store) -> None:
 
 
 def test_an_event_too_big_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "MOST_DATA", 100)
+    monkeypatch.setattr(event_rows, "MOST_DATA", 100)
     with pytest.raises(ValueError, match="too big"):
         store.submit([draft(text="x" * 100)])
 
@@ -472,7 +472,7 @@ def test_close_finishes_what_was_submitted(path: Path) -> None:
 def test_b3_old_events_go_but_not_the_last_word_on_an_agent(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "EXPIRE_ROWS", 7)
+    monkeypatch.setattr(event_rows, "EXPIRE_ROWS", 7)
 
     def at(time: float, kind: str, agent: str = "amy") -> Draft:
         return Draft(time=time, kind=kind, agent=agent)

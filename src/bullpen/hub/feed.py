@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from bullpen.hub.store import Store, encode
+from bullpen.hub.event_rows import encode
+from bullpen.hub.store import Store
 from bullpen.model.event import Event, to_json
 
 T = TypeVar("T")

@@ -3,27 +3,35 @@
 The hub's parts append events and read them back; other tables are changed through `write`.
 One thread takes everything that waits and commits it at once, so that a hundred callers
 share one flush to disk. A caller is answered, and an event handed on, only when it is
-committed. Nothing here knows what an event means, except that the last word on an agent's
-life outlives the others' retention.
+committed. What is in the log's rows is `event_rows`'s; nothing here knows what an event means.
 """
 
 import asyncio
 import concurrent.futures
 import contextlib
-import json
 import logging
-import math
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub.database import connect, failure, open_database, primary_code
-from bullpen.model.event import KINDS, Draft, Event
+from bullpen.hub.event_rows import (
+    COLUMNS,
+    LAST_OF,
+    Group,
+    Row,
+    event_of,
+    expire_next,
+    find_last_id,
+    list_after,
+    row_of,
+)
+from bullpen.model.event import Draft, Event
 
 log = logging.getLogger("bullpen.hub")
 
@@ -32,26 +40,6 @@ T = TypeVar("T")
 READERS = 3
 READ_SECONDS = 30.0
 MOST_UNITS = 1024  # of one group: nobody waits for more than that many others
-MOST_DATA = 16 << 20  # characters of one event; far above what the API lets in
-EXPIRE_ROWS = 500  # looked at in one unit, so that appends get in between
-KEYS_AT_ONCE = 500  # SQLite limits the parameters of one statement
-ROWS_AT_ONCE = 128
-LARGEST_ID = 2**63 - 1
-
-# What is true of an agent that has been quiet for longer than the retention.
-KEPT_KINDS = ("agent.started", "agent.state", "agent.stopped")
-
-COLUMNS = "id, time, kind, agent, data"
-# OR ROLLBACK: a row that does not fit fails the group anyway (the rows were checked), and
-# SQLite then keeps no journal of its own for the statement.
-INSERT = "INSERT OR ROLLBACK INTO events (id, time, kind, agent, data, key) VALUES "
-NOTE_LATEST = "INSERT INTO latest (kind, agent, first, last) VALUES "
-NOTE_AGAIN = " ON CONFLICT (kind, agent) DO UPDATE SET last = excluded.last"
-LAST_ID = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
-LAST_OF = (
-    "SELECT events.id, time, events.kind, events.agent, data"
-    " FROM latest JOIN events ON events.id = latest.last WHERE latest.kind = ?"
-)
 
 # Failures of the file, not of what somebody wanted to do with it: the whole group has failed.
 _OF_THE_FILE = {
@@ -67,9 +55,6 @@ _OF_THE_FILE = {
     sqlite3.SQLITE_READONLY,
 }
 
-# ASCII, so that whatever an agent printed (lone surrogates too) can be stored and sent.
-encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-
 
 class Store:
     """Made by `open`. Every method may be called from any thread, the coroutines on any loop."""
@@ -80,7 +65,7 @@ class Store:
         """Gets what was committed, in the order of ids, before its callers are answered. Called
         in the writer's thread, which waits for it."""
         self._connection = writer
-        self._group: _Group | None = None
+        self._group: Group | None = None
         self._queue: queue.SimpleQueue[_Unit | None] = queue.SimpleQueue()
         self._gate = threading.Lock()  # nothing is queued behind the end
         self._is_closed = False
@@ -117,14 +102,14 @@ class Store:
         """Append all of them or none. A draft whose key is there already gives the event that
         has it, and writes nothing."""
         future: concurrent.futures.Future[list[Event]] = concurrent.futures.Future()
-        self._put(_Unit(future, rows=[_row(draft) for draft in drafts]))
+        self._put(_Unit(future, rows=[row_of(draft) for draft in drafts]))
         return future
 
     async def append(self, *drafts: Draft) -> list[Event]:
         """The same, awaited. Cancelling the wait does not take the events back."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Event]] = loop.create_future()
-        self._put(_Unit(future, loop=loop, rows=[_row(draft) for draft in drafts]))
+        self._put(_Unit(future, loop=loop, rows=[row_of(draft) for draft in drafts]))
         return await future
 
     def write(self, function: Callable[[sqlite3.Connection], T]) -> concurrent.futures.Future[T]:
@@ -139,7 +124,7 @@ class Store:
         """For a function given to `write`, while it runs: events that stand and fall with it."""
         if self._group is None or threading.current_thread() is not self._thread:
             raise RuntimeError("`insert` is for functions given to `write`; use `append`")
-        rows = [_row(draft) for draft in drafts]
+        rows = [row_of(draft) for draft in drafts]
         self._group.look_up(key for _, _, key in rows if key)
         events = self._group.add(rows)
         self._group.flush()
@@ -152,7 +137,7 @@ class Store:
         before, seen, deleted = now - older_than_seconds, 0, 0
         while True:
             found, end = await asyncio.wrap_future(
-                self.write(partial(_expire, seen=seen, before=before))
+                self.write(partial(expire_next, seen=seen, before=before))
             )
             if end is None:
                 return deleted
@@ -208,7 +193,7 @@ class Store:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            group = self._group = _Group(connection)
+            group = self._group = Group(connection)
             group.look_up(key for unit in units for _, _, key in unit.rows if key)
             for unit in units:
                 if unit.function is None:
@@ -239,27 +224,13 @@ class Store:
         `most_bytes` a page of big events is shorter, but never empty for that."""
         if limit < 1 or (kinds is not None and not kinds):
             return []
-        where, values = _where(kinds, agent)
         with self._reading() as connection:
-            first, last = seen + 1, LARGEST_ID
-            if where:
-                bounds = f"SELECT min(first), max(last) FROM latest WHERE TRUE {where}"
-                lowest, highest = connection.execute(bounds, values).fetchone()
-                if lowest is None:
-                    return []
-                first, last = max(first, lowest), highest
-            if first > last:
-                return []
-            select = f"SELECT {COLUMNS} FROM events WHERE id BETWEEN ? AND ? {where}"
-            rows = connection.execute(
-                f"{select} ORDER BY id LIMIT ?", (first, last, *values, min(limit, LARGEST_ID))
-            )
-            return [_event(row) for row in _page(rows, most_bytes)]
+            return list_after(connection, seen, limit, kinds, agent, most_bytes)
 
     def last_id(self) -> int:
         """The highest id that was ever given; 0 before the first. Its event may have expired."""
         with self._reading() as connection:
-            return _last_id(connection)
+            return find_last_id(connection)
 
     def last_of(self, agent: str, kind: str) -> Event | None:
         """The latest event of that kind about that agent, if it is still kept."""
@@ -269,7 +240,7 @@ class Store:
         """The latest `agent.state` of each agent."""
         with self._reading() as connection:
             rows = connection.execute(LAST_OF, ("agent.state",)).fetchall()
-        return {event.agent: event for event in map(_event, rows)}
+        return {event.agent: event for event in map(event_of, rows)}
 
     def find_key(self, key: str) -> Event | None:
         """The event that was made with that key."""
@@ -283,7 +254,7 @@ class Store:
     def _find(self, select: str, *values: str) -> Event | None:
         with self._reading() as connection:
             row = connection.execute(select, values).fetchone()
-        return None if row is None else _event(row)
+        return None if row is None else event_of(row)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -304,9 +275,6 @@ class Store:
             raise failure("read", self.path, error) from error
         finally:
             self._readers.put(connection)
-
-
-Row = tuple[Draft, str, str | None]  # with its data encoded, and its key or None
 
 
 class _Unit:
@@ -344,79 +312,7 @@ class _Unit:
             self.future.set_exception(self.error)
 
 
-class _Group:
-    """What one transaction holds so far. Rows are numbered at once and written together."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-        self.events: list[Event] = []
-        self.keys: dict[str, Event] = {}
-        self.last_id = _last_id(connection)
-        self._rows: list[tuple[int, float, str, str, str, str | None]] = []
-
-    def look_up(self, keys: Iterable[str]) -> None:
-        """Learn which of the keys are there already."""
-        new = [key for key in dict.fromkeys(keys) if key not in self.keys]
-        for start in range(0, len(new), KEYS_AT_ONCE):
-            part = new[start : start + KEYS_AT_ONCE]
-            marks = ",".join("?" * len(part))
-            select = f"SELECT {COLUMNS}, key FROM events WHERE key IN ({marks})"
-            for *columns, key in self.connection.execute(select, part):
-                self.keys[key] = _event(columns)
-
-    def add(self, rows: Iterable[Row]) -> list[Event]:
-        """Number and remember them; keys must have been looked up."""
-        events = []
-        for draft, data, key in rows:
-            event = self.keys.get(key) if key else None
-            if event is None:
-                self.last_id += 1
-                event = Event(self.last_id, draft.time, draft.kind, draft.agent, draft.data)
-                self._rows.append((event.id, event.time, event.kind, event.agent, data, key))
-                self.events.append(event)
-                if key:
-                    self.keys[key] = event
-            events.append(event)
-        return events
-
-    def flush(self) -> None:
-        """Write what is remembered. Afterwards SQL sees it."""
-        rows, self._rows = self._rows, []
-        if not rows:
-            return
-        _insert(self.connection, INSERT, rows)
-        spans: dict[tuple[str, str], tuple[int, int]] = {}
-        for number, _, kind, agent, _, _ in rows:
-            first, _ = spans.get((kind, agent), (number, number))
-            spans[kind, agent] = (first, number)
-        latest = [(*names, *span) for names, span in spans.items()]
-        _insert(self.connection, NOTE_LATEST, latest, NOTE_AGAIN)
-
-    def forget_after(self, last_id: int) -> None:
-        """Drop what a unit that failed had added since."""
-        self.last_id = last_id
-        self._rows.clear()
-        while self.events and self.events[-1].id > last_id:
-            self.events.pop()
-        self.keys = {key: event for key, event in self.keys.items() if event.id <= last_id}
-
-
-def _insert(
-    connection: sqlite3.Connection, begin: str, rows: Sequence[Sequence[Any]], end: str = ""
-) -> None:
-    """Many rows with few statements: half the time of `executemany`, which also lets another
-    thread in at each row and may wait for its return. Powers of two, so that the few different
-    statements stay prepared."""
-    marks = f"({','.join('?' * len(rows[0]))})"
-    start = 0
-    while start < len(rows):
-        count = min(ROWS_AT_ONCE, 1 << (len(rows) - start).bit_length() - 1)
-        values = [value for row in rows[start : start + count] for value in row]
-        connection.execute(f"{begin}{','.join([marks] * count)}{end}", values)
-        start += count
-
-
-def _run(group: _Group, unit: _Unit) -> None:
+def _run(group: Group, unit: _Unit) -> None:
     """A function, in a savepoint: if it fails, the others of its group do not."""
     assert unit.function is not None
     connection, last_id = group.connection, group.last_id
@@ -450,67 +346,6 @@ def _deliver(units: list[_Unit]) -> None:
 def _settle(units: list[_Unit]) -> None:
     for unit in units:
         unit.settle()
-
-
-def _row(draft: Draft) -> Row:
-    """Checked here, in the caller's thread: what the writer gets can be written."""
-    if draft.kind not in KINDS:
-        raise ValueError(f"{draft.kind!r} is no kind of event")
-    if not math.isfinite(draft.time):
-        raise ValueError(f"an event cannot be of time {draft.time}")
-    for name in (draft.agent, draft.key):
-        name.encode()  # raises for lone surrogates, as SQLite would
-    data = encode(draft.data)
-    if len(data) > MOST_DATA:
-        raise ValueError(f"an event of {len(data)} characters is too big")
-    return draft, data, draft.key or None
-
-
-def _event(row: Sequence[Any]) -> Event:
-    return Event(row[0], row[1], row[2], row[3], json.loads(row[4]))
-
-
-def _last_id(connection: sqlite3.Connection) -> int:
-    row = connection.execute(LAST_ID).fetchone()
-    return row[0] if row else 0
-
-
-def _where(kinds: Collection[str] | None, agent: str | None) -> tuple[str, list[str]]:
-    """Conditions for `events` and `latest` alike."""
-    where, values = "", []
-    if agent is not None:
-        where, values = "AND agent = ?", [agent]
-    if kinds is not None:
-        where += f" AND kind IN ({','.join('?' * len(kinds))})"
-        values += kinds
-    return where, values
-
-
-def _page(rows: Iterable[Sequence[Any]], most_bytes: int) -> Iterator[Sequence[Any]]:
-    size = 0
-    for row in rows:
-        yield row
-        size += len(row[4])
-        if most_bytes and size >= most_bytes:
-            return
-
-
-def _expire(connection: sqlite3.Connection, seen: int, before: float) -> tuple[int, int | None]:
-    """Of the next stretch: how many were deleted, and its last id; None if nothing is old."""
-    last, oldest = connection.execute(
-        "SELECT max(id), min(time) FROM"
-        " (SELECT id, time FROM events WHERE id > ? ORDER BY id LIMIT ?)",
-        (seen, EXPIRE_ROWS),
-    ).fetchone()
-    if last is None or oldest >= before:
-        return 0, None
-    marks = ",".join("?" * len(KEPT_KINDS))
-    done = connection.execute(
-        "DELETE FROM events WHERE id > ? AND id <= ? AND time < ?"
-        f" AND id NOT IN (SELECT last FROM latest WHERE kind IN ({marks}))",
-        (seen, last, before, *KEPT_KINDS),
-    )
-    return done.rowcount, last
 
 
 def _closed(path: Path) -> BullpenError:

@@ -11,83 +11,40 @@ where each entry counts once by what is in it. Figures of the kind that holds on
 Time of work is what lies between the states that the event log tells of, up to the event that
 was last accounted for; what came after it is read again by the next hub.
 
-Whose it is follows from the token, never from what an export says of itself. Nothing here
-judges: budgets are `hub/budgets.py`'s.
+Whose it is follows from the token, never from what an export says of itself. What
+counts is `counted`'s, the rows are `usage_rows`'. Nothing here judges: budgets are `budgets`'.
 """
 
 import asyncio
 import logging
-import math
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from bullpen.errors import BullpenError
-from bullpen.hub.otlp import LARGEST, Attributes, Metrics, Record, number, text
+from bullpen.hub.counted import Counted, counted_logs, counted_metrics
+from bullpen.hub.otlp import Metrics, Record
 from bullpen.hub.registry import Registry
 from bullpen.hub.store import Store
+from bullpen.hub.usage_rows import Labels, add_counted, add_work, list_by, list_labels, load
 from bullpen.model.agent import Agent
 from bullpen.model.event import Event
 from bullpen.model.state import Working
-from bullpen.model.usage import FIELDS, NOTHING, By, Report, Row, Totals, added_up
+from bullpen.model.usage import NOTHING, By, Report, Totals, added_up
 
 log = logging.getLogger("bullpen.hub")
 
 T = TypeVar("T")
 
-# By the metric, what the kinds of tokens count as.
-TOKENS = {
-    "claude_code.token.usage": {
-        "input": "input",
-        "output": "output",
-        "cacheRead": "cache_read",
-        "cacheCreation": "cache_write",
-    },
-    # Its thoughts are beside its output, what tools of the API brought in beside its input; what
-    # came from the cache is within its input, and two totals cannot be told apart afterwards.
-    "gemini_cli.token.usage": {
-        "input": "input",
-        "tool": "input",
-        "output": "output",
-        "thought": "output",
-        "cache": "cache_read",
-    },
-}
-MODEL_CHARACTERS = 80
 # An agent says itself what its models are called: made-up ones must not fill the disk.
 MOST_MODELS, OTHER_MODEL = 40, "other"
 # Some fifty for each process that an agent ever was. One that lives sends them all the time.
 MOST_SERIES, STALE_SECONDS = 20_000, 6 * 3600.0
-MOST_USD = 1e6
-MOST_TOOL_SECONDS = 7 * 86400.0
 SEEN_SECONDS, PRUNE_SECONDS = 2 * 86400.0, 3600.0  # an exporter tries for minutes
 FLUSH_SECONDS = 20.0
 EVENTS_AT_ONCE = 1_000
-REPORTED_COLUMNS = {"agent": "agent", "pod": "pod", "role": "role", "day": "day"}
-
-FRACTIONS = ("usd", "tool_seconds", "work_seconds")
-KEY = ("agent", "born", "role", "pod", "model", "day")
-ADD = (
-    f"INSERT INTO usage ({', '.join((*KEY, *FIELDS))})"
-    f" VALUES ({', '.join('?' * (len(KEY) + len(FIELDS)))})"
-    f" ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET"
-    f" {', '.join(f'{name} = {name} + excluded.{name}' for name in FIELDS)}"
-)
-SUMS = ", ".join(f"TOTAL({name})" for name in FIELDS)  # of floats: SUM of integers may overflow
-
-
-@dataclass(frozen=True)
-class Counted:
-    """Something to add, once: `key` says what it is, a total also how much it is by now."""
-
-    field: str
-    model: str
-    amount: float
-    key: bytes
-    is_total: bool = False
 
 
 class Usage:
@@ -113,7 +70,7 @@ class Usage:
     async def load(self) -> None:
         """What earlier hubs counted, and the work that the last one did not come to count."""
         names = [live.agent.name for live in self._registry]
-        found = await self._write(lambda database: _load(database, names, self._registry.broken))
+        found = await self._write(lambda database: load(database, names, self._registry.broken))
         self._totals = dict(found.totals)
         self._models = defaultdict(set, found.models)
         for agent, key, value in found.series:
@@ -163,7 +120,7 @@ class Usage:
         dropped = self._make_room(name, {one.key for one in counted if one.is_total}, now)
         prune = now - SEEN_SECONDS if now - self._pruned > PRUNE_SECONDS else None
         added = await self._write(
-            lambda database: _store(
+            lambda database: add_counted(
                 database, name, counted, self._key_of(agent, now), now, prune, dropped
             )
         )
@@ -261,7 +218,7 @@ class Usage:
         work, clocks, mark = self._work, dict(self._clocks), self._mark
         self._work, self._is_ahead = {}, False
         try:
-            await self._write(lambda database: _flush(database, work, clocks, mark))
+            await self._write(lambda database: add_work(database, work, clocks, mark))
         except BaseException:
             self._is_ahead = True
             for key, seconds in work.items():
@@ -290,19 +247,13 @@ class Usage:
         """Everything that was ever used, or since a day, by something."""
         since = "" if since_seconds is None else day_of(now - since_seconds)
         await self.flush()  # work that is only in memory would be missing
-        column = REPORTED_COLUMNS[by]
-        select = f"SELECT {column}, {SUMS} FROM usage WHERE day >= ? GROUP BY {column} ORDER BY 1"
-        found = await self._write(lambda database: database.execute(select, (since,)).fetchall())
-        rows = tuple(Row(name=name, used=_totals(sums)) for name, *sums in found)
+        rows = tuple(await self._write(lambda database: list_by(database, by, since)))
         return Report(by=by, since=since, rows=rows, total=added_up(row.used for row in rows))
 
-    async def by_labels(self) -> list[tuple[tuple[str, str, str, str], Totals]]:
+    async def by_labels(self) -> list[tuple[Labels, Totals]]:
         """All that was ever used by agent, role, pod and model."""
         await self.flush()
-        columns = "agent, role, pod, model"
-        select = f"SELECT {columns}, {SUMS} FROM usage GROUP BY {columns} ORDER BY {columns}"
-        found = await self._write(lambda database: database.execute(select).fetchall())
-        return [((row[0], row[1], row[2], row[3]), _totals(row[4:])) for row in found]
+        return await self._write(list_labels)
 
     async def _write(self, function: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.wrap_future(self._store.write(function))
@@ -311,190 +262,3 @@ class Usage:
 def day_of(at: float) -> str:
     """The day here."""
     return time.strftime("%Y-%m-%d", time.localtime(max(0.0, at)))
-
-
-# ── what is counted ──────────────────────────────────────────────────────────
-
-
-def counted_metrics(metrics: Metrics) -> tuple[list[Counted], int]:
-    """What of an export counts, and how many of its figures cannot be."""
-    found: list[Counted] = []
-    rejected = 0
-    for point in metrics.points:
-        field = _field_of(point.metric, point.attributes)
-        if not field:
-            continue
-        is_whole = point.value.is_integer() if field != "usd" else point.value <= MOST_USD
-        if not is_whole:
-            rejected += 1
-            continue
-        key = point.series if point.is_cumulative else point.key
-        model = _model(point.attributes)
-        found.append(Counted(field, model, point.value, key, is_total=point.is_cumulative))
-    return found, rejected
-
-
-def _field_of(metric: str, attributes: Attributes) -> str:
-    match metric:
-        case "claude_code.cost.usage":
-            return "usd"
-        # Refusals are in it as well, each of them twice.
-        case "gemini_cli.api.request.count" if number(attributes.get("status_code")) == 200:
-            return "requests"
-        case _ if metric in TOKENS:
-            return TOKENS[metric].get(text(attributes.get("type")), "")
-        case _:
-            return ""
-
-
-def counted_logs(records: Iterable[Record]) -> list[Counted]:
-    """What of a log counts: each request that was answered, each tool with its time."""
-    found = []
-    for record in records:
-        match record.name:
-            case "api_request":
-                found.append(Counted("requests", _model(record.attributes), 1, record.key))
-            case "codex.sse_event":
-                found += _codex_response(record)
-            case "tool_result" | "codex.tool_result" | "gemini_cli.tool_call":
-                seconds = number(record.attributes.get("duration_ms")) / 1000
-                if not (math.isfinite(seconds) and 0 <= seconds <= MOST_TOOL_SECONDS):
-                    seconds = 0.0
-                found.append(Counted("tool_calls", "", 1, record.key))
-                found.append(Counted("tool_seconds", "", seconds, record.key))
-    return found
-
-
-def _codex_response(record: Record) -> list[Counted]:
-    """A request that was answered. The end of one is told twice, once with what it used; what
-    came from the cache is within its input, and its thoughts within its output."""
-    told = record.attributes
-    if told.get("event.kind") != "response.completed" or "input_token_count" not in told:
-        return []
-    names = ("input_token_count", "cached_token_count", "output_token_count")
-    whole, cached, output = (number(told.get(name, 0)) for name in names)
-    amounts = {"requests": 1.0, "input": whole - cached, "cache_read": cached, "output": output}
-    model = _model(told)
-    return [
-        Counted(field, model, amount, record.key)
-        for field, amount in amounts.items()
-        if 0 <= amount <= LARGEST and amount.is_integer()
-    ]
-
-
-def _model(attributes: Attributes) -> str:
-    return text(attributes.get("model"))[:MODEL_CHARACTERS]
-
-
-# ── in the writer's thread ───────────────────────────────────────────────────
-
-
-def _store(
-    database: sqlite3.Connection,
-    agent: str,
-    counted: Sequence[Counted],
-    key_of: Callable[[str], tuple[str, ...]],
-    now: float,
-    prune: float | None,
-    dropped: Sequence[bytes],
-) -> Totals:
-    """Add what is new; how much that was."""
-    for series in dropped:
-        database.execute("DELETE FROM usage_series WHERE agent = ? AND series = ?", (agent, series))
-    if prune is not None:
-        database.execute("DELETE FROM usage_seen WHERE at < ?", (prune,))
-    rows: dict[tuple[str, ...], dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    is_new: dict[bytes, bool] = {}
-    for one in counted:
-        amount = one.amount
-        if one.is_total:
-            amount = _raise_total(database, agent, one)
-        else:
-            if one.key not in is_new:  # two things may be told by one entry
-                is_new[one.key] = _note(database, agent, one.key, now)
-            amount = amount if is_new[one.key] else 0.0
-        if amount > 0:
-            rows[key_of(one.model)][one.field] += amount
-    for key, amounts in rows.items():
-        _add(database, key, amounts)
-    return added_up(map(_of, rows.values()))
-
-
-def _raise_total(database: sqlite3.Connection, agent: str, one: Counted) -> float:
-    """By how much it is more than ever before."""
-    select = "SELECT value FROM usage_series WHERE agent = ? AND series = ?"
-    row = database.execute(select, (agent, one.key)).fetchone()
-    before: float = row[0] if row else 0.0
-    if one.amount > before:
-        replace = "INSERT OR REPLACE INTO usage_series (agent, series, value) VALUES (?, ?, ?)"
-        database.execute(replace, (agent, one.key, one.amount))
-    return max(0.0, one.amount - before)
-
-
-def _note(database: sqlite3.Connection, agent: str, key: bytes, now: float) -> bool:
-    """Whether it comes for the first time."""
-    insert = "INSERT OR IGNORE INTO usage_seen (agent, key, at) VALUES (?, ?, ?)"
-    return database.execute(insert, (agent, key, now)).rowcount == 1
-
-
-def _add(database: sqlite3.Connection, key: tuple[str, ...], amounts: Mapping[str, float]) -> None:
-    totals = _of(amounts)
-    database.execute(ADD, (*key, *(getattr(totals, name) for name in FIELDS)))
-
-
-def _of(amounts: Mapping[str, float]) -> Totals:
-    return _totals([amounts.get(name, 0) for name in FIELDS])
-
-
-def _totals(values: Sequence[float]) -> Totals:
-    named = zip(FIELDS, values, strict=True)
-    return Totals.model_validate(
-        {name: value if name in FRACTIONS else round(value) for name, value in named}
-    )
-
-
-def _flush(
-    database: sqlite3.Connection,
-    work: Mapping[tuple[str, ...], float],
-    clocks: Mapping[str, tuple[float, bool]],
-    mark: int | None,
-) -> None:
-    for key, seconds in work.items():
-        _add(database, key, {"work_seconds": seconds})
-    if mark is None:
-        return
-    database.execute("DELETE FROM usage_clocks")
-    insert = "INSERT INTO usage_clocks (agent, at, is_working) VALUES (?, ?, ?)"
-    database.executemany(insert, [(name, at, working) for name, (at, working) in clocks.items()])
-    database.execute("INSERT OR REPLACE INTO usage_mark (id, event) VALUES (1, ?)", (mark,))
-
-
-@dataclass(frozen=True)
-class _Found:
-    totals: Mapping[tuple[str, str], Totals]
-    models: Mapping[str, set[str]]
-    series: Sequence[tuple[str, bytes, float]]
-    clocks: Mapping[str, tuple[float, bool]]
-    mark: int | None
-
-
-def _load(database: sqlite3.Connection, names: Sequence[str], broken: Iterable[str]) -> _Found:
-    # The processes of an agent that is gone cannot report any more.
-    there = {*names, *broken}
-    for (agent,) in database.execute("SELECT DISTINCT agent FROM usage_series").fetchall():
-        if agent not in there:
-            database.execute("DELETE FROM usage_series WHERE agent = ?", (agent,))
-    totals = database.execute(f"SELECT agent, born, {SUMS} FROM usage GROUP BY agent, born")
-    models: dict[str, set[str]] = defaultdict(set)
-    for agent, model in database.execute("SELECT DISTINCT agent, model FROM usage"):
-        models[agent].add(model)
-    series = database.execute("SELECT agent, series, value FROM usage_series")
-    clocks = database.execute("SELECT agent, at, is_working FROM usage_clocks")
-    mark = database.execute("SELECT event FROM usage_mark").fetchone()
-    return _Found(
-        {(agent, born): _totals(sums) for agent, born, *sums in totals},
-        models,
-        series.fetchall(),
-        {agent: (at, bool(working)) for agent, at, working in clocks if agent in there},
-        mark[0] if mark else None,
-    )

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
+from bullpen.hub.event_rows import encode
 from bullpen.hub.guard import actor_of
 from bullpen.hub.http.state import HubPart
-from bullpen.hub.store import encode
 from bullpen.model.event import Event, to_json
 from bullpen.model.state import Value
 
