@@ -21,12 +21,14 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from bullpen.engines.claude.limits import find_reset
 from bullpen.engines.hooks import refusal
 from bullpen.errors import BullpenError
-from bullpen.hub import otlp, render
+from bullpen.hub import otlp
 from bullpen.hub.budgets import Family
 from bullpen.hub.counted import counted_logs, counted_metrics
 from bullpen.hub.guard import BODY_BYTES, RefusedError
 from bullpen.hub.otlp import Form
 from bullpen.hub.parking import Limit, is_parked, plan
+from bullpen.hub.render.prometheus import prometheus_text
+from bullpen.hub.render.usage import usage_text
 from bullpen.model.agent import Agent
 from bullpen.model.role import Budget
 from bullpen.model.state import Evidence, Idle, State, View, Working
@@ -609,7 +611,7 @@ def test_o1_the_report_is_aligned_and_has_a_total() -> None:
     bob = Totals(input=100, cache_read=5_000_000, usd=0.001, work_seconds=65)
     rows = (Row(name="", used=bob), Row(name="amy\x1b[31m", used=amy))
     report = Report(by="pod", since="", rows=rows, total=amy + bob)
-    assert render.usage_text(report) == (
+    assert usage_text(report) == (
         "POD             IN  OUT  CACHE READ  CACHE WRITE    COST"
         "  REQUESTS  TOOLS  TOOL TIME  WORKED\n"
         "no pod         100    –          5M            –  <$0.01"
@@ -620,7 +622,7 @@ def test_o1_the_report_is_aligned_and_has_a_total() -> None:
         "        12      3      3m20s   1m05s\n"
     )
     nothing = Report(by="day", since="2026-11-09", rows=(), total=NOTHING)
-    assert "nothing was used since 2026-11-09" in render.usage_text(nothing)
+    assert "nothing was used since 2026-11-09" in usage_text(nothing)
 
 
 UNESCAPED = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
@@ -660,7 +662,7 @@ def test_o1_labels_cannot_break_out_of_prometheus_text() -> None:
         ((name, "r", "", name), Totals(input=n + 1, usd=1e-5 * (n + 1), tool_seconds=0.5))
         for n, name in enumerate(HOSTILE)
     ]
-    found = read_prometheus(render.prometheus_text({"idle": 2, "working": 1}, 3, 77, used))
+    found = read_prometheus(prometheus_text({"idle": 2, "working": 1}, 3, 77, used))
     assert found["bullpen_agents"] == [({"state": "idle"}, 2), ({"state": "working"}, 1)]
     assert found["bullpen_approvals_waiting"] == [({}, 3)]
     assert found["bullpen_events_total"] == [({}, 77)]
@@ -676,5 +678,5 @@ def test_o1_random_amounts_survive_the_text() -> None:
     seed = random.Random(1)
     for _ in range(50):
         usd = seed.random() * 10 ** seed.randint(-8, 5)
-        text = render.prometheus_text({}, 0, 0, [(("a", "", "", ""), Totals(usd=usd))])
+        text = prometheus_text({}, 0, 0, [(("a", "", "", ""), Totals(usd=usd))])
         assert read_prometheus(text)["bullpen_cost_usd_total"] == [({"agent": "a"}, usd)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from bullpen.hub.registry import Live
-from bullpen.hub.render import list_text
+from bullpen.hub.render.agents import list_text
 from bullpen.model.agent import Agent
 from bullpen.model.state import (
     Blocked,

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bullpen.hub.render import inbox_text, list_text, sent_text, summary_text
+from bullpen.hub.render.agents import list_text, summary_text
+from bullpen.hub.render.messages import inbox_text, sent_text
 from bullpen.model.message import TEXT_BYTES, Message, Priority
 from bullpen.model.state import Blocked, Exited, Idle, Starting, State, Unknown, Working
 from bullpen.model.usage import NOTHING, Totals

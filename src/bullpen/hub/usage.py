@@ -28,11 +28,11 @@ from bullpen.hub.counted import Counted, counted_logs, counted_metrics
 from bullpen.hub.otlp import Metrics, Record
 from bullpen.hub.registry import Registry
 from bullpen.hub.store import Store
-from bullpen.hub.usage_rows import Labels, add_counted, add_work, list_by, list_labels, load
+from bullpen.hub.usage_rows import add_counted, add_work, list_by, list_labels, load
 from bullpen.model.agent import Agent
 from bullpen.model.event import Event
 from bullpen.model.state import Working
-from bullpen.model.usage import NOTHING, By, Report, Totals, added_up
+from bullpen.model.usage import NOTHING, By, Labels, Report, Totals, added_up
 
 log = logging.getLogger("bullpen.hub")
 

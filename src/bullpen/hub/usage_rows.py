@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bullpen.hub.counted import Counted
-from bullpen.model.usage import FIELDS, By, Row, Totals, added_up
-
-Labels = tuple[str, str, str, str]
+from bullpen.model.usage import FIELDS, By, Labels, Row, Totals, added_up
 
 REPORTED_COLUMNS = {"agent": "agent", "pod": "pod", "role": "role", "day": "day"}
 FRACTIONS = ("usd", "tool_seconds", "work_seconds")

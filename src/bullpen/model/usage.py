@@ -14,6 +14,7 @@ from bullpen.model.state import Value
 WARN_SHARE = 0.8
 
 By = Literal["agent", "pod", "role", "day"]
+Labels = tuple[str, str, str, str]  # agent, role, pod, model
 Level = Literal["ok", "warned", "reached"]
 What = Literal["tokens", "usd", "minutes"]
 

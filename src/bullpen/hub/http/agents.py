@@ -11,10 +11,11 @@ from starlette.responses import PlainTextResponse
 from bullpen import worktrees
 from bullpen.engines import get_engine
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub import holders, hooks, render
+from bullpen.hub import holders, hooks
 from bullpen.hub.guard import actor_of, owner_only, owner_or_self
 from bullpen.hub.http.state import Hub, HubPart
 from bullpen.hub.registry import Live
+from bullpen.hub.render.agents import agent_text, explain_text, list_text, summary_text
 from bullpen.hub.trees import open_site
 from bullpen.model.agent import Agent
 from bullpen.model.event import Draft
@@ -89,7 +90,7 @@ def counted(hub: Hub, live: Live) -> Counted:
         tokens=used.tokens,
         usd=used.usd,
         messages=messages,
-        summary=render.summary_text(used, messages),
+        summary=summary_text(used, messages),
     )
 
 
@@ -132,7 +133,7 @@ async def list_agents(
         # For the owner's eyes: an agent cannot answer them.
         is_owner = actor_of(request).is_owner
         approvals = hub.permissions.approvals.waiting() if is_owner else []
-        body = render.list_text(
+        body = list_text(
             lives,
             broken,
             bridges,
@@ -161,7 +162,7 @@ async def get_agent(hub: HubPart, name: Name, text: AsText = False) -> Any:
     live = hub.registry.get(name)
     if text:
         used, why = hub.usage.of(live.agent), hub.delivery.why(name)
-        return PlainTextResponse(render.agent_text(live, used, waiting(hub, name), why))
+        return PlainTextResponse(agent_text(live, used, waiting(hub, name), why))
     return counted(hub, live)
 
 
@@ -265,7 +266,7 @@ async def explain(hub: HubPart, name: Name, text: AsText = False) -> Any:
     live = hub.registry.get(name)
     count, why = waiting(hub, name), hub.delivery.why(name)
     if text:
-        return PlainTextResponse(render.explain_text(live, count, why))
+        return PlainTextResponse(explain_text(live, count, why))
     view = live.view
     return Explained(
         state=view.state,

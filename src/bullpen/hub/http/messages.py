@@ -11,11 +11,11 @@ from starlette.responses import PlainTextResponse
 
 from bullpen.engines import ENGINES
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub import render
 from bullpen.hub.guard import actor_of, owner_or_self
 from bullpen.hub.http.agents import TEXT, AsText, Name
 from bullpen.hub.http.state import HubPart
 from bullpen.hub.registry import Live
+from bullpen.hub.render.messages import inbox_text, sent_text, sent_when
 from bullpen.model.message import ROOT, TEXT_BYTES, Asked, Message, Status, new_id
 from bullpen.model.state import Value
 
@@ -65,8 +65,8 @@ async def send_message(
     kept = await hub.delivery.send(message)
     takes = live is not None and _takes_messages(live)
     if text:
-        return PlainTextResponse(render.sent_text(kept, live, takes), 201)
-    why = render.sent_when(kept, live, takes).lstrip(" :")
+        return PlainTextResponse(sent_text(kept, live, takes), 201)
+    why = sent_when(kept, live, takes).lstrip(" :")
     return Sent(**dict(kept), why=why)
 
 
@@ -99,7 +99,7 @@ async def list_messages(
     if text:
         # In a thread: a thousand messages may be 256 MB.
         shown = await asyncio.to_thread(
-            render.inbox_text,
+            inbox_text,
             found,
             is_own=is_own,
             for_owner=actor.is_owner,

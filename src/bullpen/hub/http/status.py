@@ -9,10 +9,10 @@ from fastapi import APIRouter, Body, Depends, Request
 from starlette.responses import PlainTextResponse
 
 from bullpen import __version__, marker
-from bullpen.hub import render
 from bullpen.hub.guard import actor_of, owner_only
 from bullpen.hub.http.agents import TEXT, AsText
 from bullpen.hub.http.state import Hub, HubPart
+from bullpen.hub.render.agents import status_text
 from bullpen.model.component import Leaving, PublicStatus, Shutdown, Status
 
 router = APIRouter(tags=["hub"])
@@ -65,7 +65,7 @@ async def get_status(hub: HubPart, request: Request, text: AsText = False) -> An
     if actor_of(request).is_anonymous:
         return status.public()
     if text:
-        return PlainTextResponse(render.status_text(status.model_dump(), hub.registry))
+        return PlainTextResponse(status_text(status.model_dump(), hub.registry))
     return status
 
 

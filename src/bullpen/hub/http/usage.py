@@ -8,10 +8,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import PlainTextResponse, Response
 
-from bullpen.hub import render
 from bullpen.hub.guard import owner_only
 from bullpen.hub.http.agents import TEXT, AsText
 from bullpen.hub.http.state import HubPart
+from bullpen.hub.render.prometheus import prometheus_text
+from bullpen.hub.render.usage import usage_text
 from bullpen.model.usage import By, Report
 
 router = APIRouter(tags=["usage"], dependencies=[Depends(owner_only)])
@@ -36,7 +37,7 @@ async def get_usage(
 ) -> Any:
     """What agents have used, those that are long gone too: tokens, cost, requests, tools, time."""
     report = await hub.usage.report(by, since_seconds, time.time())
-    return PlainTextResponse(render.usage_text(report)) if text else report
+    return PlainTextResponse(usage_text(report)) if text else report
 
 
 @router.get(
@@ -55,4 +56,4 @@ async def get_metrics(hub: HubPart) -> Response:
     events = await asyncio.to_thread(hub.store.last_id)
     used = await hub.usage.by_labels()
     approvals = len(hub.permissions.approvals.waiting())
-    return Response(render.prometheus_text(states, approvals, events, used), media_type=PROMETHEUS)
+    return Response(prometheus_text(states, approvals, events, used), media_type=PROMETHEUS)
