@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import forked
 
 BULLPEN = Path(sys.executable).with_name("bullpen")
 STARTER = Path(__file__).parents[1] / "src" / "bullpen" / "starter"
@@ -92,15 +93,8 @@ def bullpen(tmp_path: Path) -> Callable[..., Ran]:
     """The installed command, in a process of its own."""
 
     def call(*words: str | Path, cwd: Path = tmp_path, stdin: str = "", **env: str) -> Ran:
-        done = subprocess.run(
-            [BULLPEN, *map(str, words)],
-            cwd=cwd,
-            env={**os.environ, **env},
-            input=stdin.encode(),
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
+        given = {**os.environ, **env}
+        done = forked.run([*map(str, (BULLPEN, *words))], cwd, given, stdin.encode(), 120)
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return call

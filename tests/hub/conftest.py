@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import threading
@@ -31,9 +30,9 @@ from bullpen.client.hub import HubClient
 from bullpen.client.start import start_hub
 from bullpen.paths import HUB, Home, make_directories
 from bullpen.sandboxes import limits
+from tests import forked
 from tests.conftest import BULLPEN, Ran, wait_until
 from tests.holder.conftest import Client, alive, process_state
-from tests.hub import forked
 
 T = TypeVar("T")
 
@@ -143,15 +142,8 @@ class Pen:
         self, *words: str | Path, cwd: Path | None = None, seconds: float = 120, **env: str
     ) -> Ran:
         """The installed command."""
-        done = subprocess.run(
-            [BULLPEN, *map(str, words)],
-            cwd=cwd or self.root,
-            env={**self.env, "BULLPEN_DIR": str(self.root), **env},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
+        given = {**self.env, "BULLPEN_DIR": str(self.root), **env}
+        done = forked.run([*map(str, (BULLPEN, *words))], cwd or self.root, given, b"", seconds)
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def ask(
