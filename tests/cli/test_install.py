@@ -84,6 +84,12 @@ def pip(venv: Path, *words: str | Path) -> None:
     subprocess.run([*PIP, "--python", venv / "bin/python", *words], check=True, timeout=300)
 
 
+def files_of(place: Path) -> set[Path]:
+    """Of the package, whatever they are: what is not code (roles, instructions) is needed, too."""
+    found = (path.relative_to(place) for path in (place / "bullpen").rglob("*") if path.is_file())
+    return {path for path in found if path.suffix != ".pyc"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("before", ["nothing", "generated"])
 def test_wheel_installs_over_what_was_there_and_leaves(place: Path, before: str) -> None:
@@ -117,6 +123,7 @@ def test_wheel_installs_over_what_was_there_and_leaves(place: Path, before: str)
     [wheel] = (place / "new").glob("*.whl")
     pip(venv, "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", wheel)
     assert command.read_text().startswith(f"#!{venv}/bin/python\n")
+    assert files_of(next(venv.glob("lib/python*/site-packages"))) == files_of(source / "src")
 
     home = place / "home"
     (home / "sockets").mkdir(parents=True)
