@@ -75,6 +75,10 @@ def test_unknown_option_is_a_usage_error(bullpen: Bullpen) -> None:
     assert ran.out == ""
     assert "--jsn" in ran.err
     assert "hint:  bullpen version --help" in ran.err
+    as_json = bullpen("version", "--json", "--jsn")
+    assert as_json.code == 2
+    found = json.loads(as_json.err)
+    assert (found["error"], found["hint"]) == ("invalid", "bullpen version --help")
 
 
 def test_every_kind_has_an_exit_code_of_its_own() -> None:
@@ -175,6 +179,16 @@ def test_broken_pipe_is_quiet(words: list[str]) -> None:
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [("version >&-", 0), ("roel 2>&-", 2), ("task amy - <&-", 2)]
+)
+def test_a_closed_stream_is_an_empty_one(words: str, code: int) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" {words}', BULLPEN], capture_output=True, check=False, timeout=60
+    )
+    assert (done.returncode, b"bug in bullpen" in done.stderr) == (code, False), done.stderr
 
 
 def test_h6_version_imports_nothing_heavy(tmp_path: Path, bullpen: Bullpen) -> None:

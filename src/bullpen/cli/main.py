@@ -116,7 +116,16 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the installed command."""
+    _open_closed_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_closed_streams() -> None:
+    """Whoever closed one (`2>&-`) wants nothing from it; a file that is opened later must not get
+    its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
 def run(arguments: list[str]) -> int:
@@ -140,7 +149,7 @@ def run(arguments: list[str]) -> int:
         click.echo(error.format_message())  # a person who looks around made no error
         return 2
     except click.ClickException as error:
-        _show_usage_error(error)
+        _show_usage_error(error, as_json="--json" in arguments)
         return 2
     except (KeyboardInterrupt, click.Abort):
         return 130
@@ -167,8 +176,7 @@ def _report(error: BullpenError, as_json: bool) -> int:
     return EXIT_CODES[error.kind]
 
 
-def _show_usage_error(error: click.ClickException) -> None:
-    from bullpen.cli import output
+def _show_usage_error(error: click.ClickException, as_json: bool) -> None:
     from bullpen.suggest import did_you_mean
 
     message = error.format_message()
@@ -180,7 +188,7 @@ def _show_usage_error(error: click.ClickException) -> None:
             wrong = message.split("'")[1]
             near = did_you_mean(wrong, context.command.list_commands(context))
             message = f"no such command: {wrong}{near}"
-    output.write_error(message, hint)
+    _report(BullpenError(message, hint=hint), as_json)
 
 
 def _report_bug(error: Exception) -> int:

@@ -18,8 +18,6 @@ def prompt_of(text: str) -> str:
     """The prompt; `-` is standard input."""
     if text != "-":
         return _checked(text)
-    if sys.stdin is None:
-        raise BullpenError("standard input is closed")
     data = sys.stdin.buffer.read(4 * MOST_PROMPT + 1)
     try:
         return _checked(data.decode())

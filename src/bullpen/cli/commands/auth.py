@@ -165,8 +165,6 @@ def _run_here(home: Home) -> None:
 
 
 def _read(name: str) -> bytes:
-    if sys.stdin is None:
-        return b""
     if not sys.stdin.isatty():
         # Two more than may be: a longer one is recognised as such, an endless one not read.
         return sys.stdin.buffer.read(credentials.LARGEST_BYTES + 3)

@@ -83,8 +83,6 @@ def _checked(text: str) -> str:
 
 
 def _from_input() -> str:
-    if sys.stdin is None:
-        raise BullpenError("standard input is closed")
     data = sys.stdin.buffer.read(TEXT_BYTES + 1)
     if len(data) > TEXT_BYTES:
         raise _too_long()
