@@ -1,6 +1,7 @@
 """The hub killed with -9 between any two steps of a task: the next one goes on where it was."""
 
 import sqlite3
+import subprocess
 import threading
 import uuid
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from bullpen.client import wire
 from bullpen.errors import BullpenError, Kind
-from tests.conftest import wait_until
+from tests.conftest import BULLPEN, wait_until
 from tests.engines.team import made_team
 from tests.hub.conftest import quiet_for
 from tests.tasks.counters import FINAL, Counting, patiently
@@ -352,6 +353,39 @@ def test_t5_ended_task_whose_hub_is_killed_is_over_once(crashing: Crashing, spec
     with crashing.windows.death(spec):
         crashing.insist(id, "end")
     crashing.assert_over(id, name, "completed", "start", "end")
+
+
+@pytest.mark.parametrize(
+    ("words", "spec", "said", "moves"),
+    [
+        ("continue", CONTINUING["not answered"], "done {more}", ["working", "idle"]),
+        ("end", CLOSING["not answered"], "task {id} is completed", ["completed"]),
+        ("cancel", CANCELLING["not answered"], "task {id} is cancelled", ["cancelled"]),
+    ],
+    ids=["continue", "end", "cancel"],
+)
+def test_t13_command_whose_hub_is_killed_before_it_answers_is_done_once(
+    crashing: Crashing, words: str, spec: str, said: str, moves: list[str]
+) -> None:
+    first, more = fresh(), fresh()
+    id = crashing.take("agents", "amy", "task", body=crashing.body(first, keep_open=True))
+    crashing.wait(id, "idle")
+    before = crashing.moves(id)
+    prompt = [f"[[count {more} 0.05]]"] if words == "continue" else []
+    with crashing.windows.death(spec):
+        ran = subprocess.run(
+            [BULLPEN, "task", words, id, *prompt],
+            env={**crashing.pen.env, "BULLPEN_DIR": str(crashing.pen.root)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (ran.returncode, ran.stdout) == (0, f"{said.format(id=id, more=more)}\n"), ran.stderr
+    assert crashing.moves(id) == [*before, *moves]
+    assert crashing.journal.of(more) == (["start", "end"] if prompt else [])
+    if prompt:
+        crashing.insist(id, "end")
 
 
 @pytest.mark.parametrize("spec", LOADING.values(), ids=LOADING)

@@ -207,7 +207,14 @@ def write_task(task: Shown) -> None:
 def cancel(id: str, as_json: bool) -> None:
     """End a task; what it has said until then is kept."""
     hub = connect()
-    answer = hub.post("task", tasks.find_id(hub, id), "cancel", again=True)
+    whole = tasks.find_id(hub, id)
+    try:
+        answer = hub.post("task", whole, "cancel", again=True)
+    except BullpenError as error:
+        # Perhaps we did it: a hub that died before it answered was asked again.
+        if error.details.get("final_state") != "cancelled":
+            raise
+        answer = {"task_id": whole, "state": "cancelled", "message": error.message}
     _report(answer, as_json)
 
 
