@@ -253,6 +253,21 @@ def test_stream_prints_texts_as_they_come(desk: Desk, hold: str) -> None:
     assert (waiting.returncode, out) == (0, b"last\n")
 
 
+def test_a_reader_who_leaves_is_told_the_task(desk: Desk, hold: str) -> None:
+    script = f'[[say first ; tool Bash {{"command":"echo"}} ; hold {hold} ; say last]]'
+    with running(desk, "task", "amy", script, "--stream") as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == b"first\n"
+        waiting.stdout.close()
+        waiting.stdout = None
+        id = held_task(desk)
+        desk.team.claude.release(hold)
+        _out, err = waiting.communicate(timeout=SECONDS)
+    said = f"the rest is kept with the task · bullpen task show {id}\n"
+    assert (waiting.returncode, err.decode()) == (141, said)
+    assert desk.done(id)["output"] == "last"
+
+
 def test_stream_as_json_is_a_line_per_event(desk: Desk) -> None:
     ran = run(desk, "task", "amy", "[[say hi]]", "--stream", "--json")
     events = [json.loads(line) for line in ran.out.splitlines()]

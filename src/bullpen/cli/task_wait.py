@@ -44,14 +44,30 @@ def wait_and_show(
 ) -> NoReturn:
     """Until its turn is over; prints what came of it and leaves with its exit code."""
     waiting = Waiting(hub, id, name, streams=streams, as_json=as_json, usd=usd)
-    seen = waiting.until_over(after_run)
-    task = tasks.get(hub, id)
-    if as_json:
-        shown = task.model_dump(mode="json")
-        output.write(json.dumps({"event": "end", **shown})) if streams else output.write_json(shown)
-    else:
-        _show(task, unsaid(seen, task.output) if streams else task.output or "")
+    with _named(id):
+        seen = waiting.until_over(after_run)
+        task = tasks.get(hub, id)
+        if as_json:
+            shown = task.model_dump(mode="json")
+            if streams:
+                output.write(json.dumps({"event": "end", **shown}))
+            else:
+                output.write_json(shown)
+            sys.stdout.flush()
+        else:
+            _show(task, unsaid(seen, task.output) if streams else task.output or "")
     raise click.exceptions.Exit(exit_code(task))
+
+
+@contextlib.contextmanager
+def _named(id: str) -> Iterator[None]:
+    """When nobody reads what we write any more, or the disk is full: the task is not lost."""
+    try:
+        yield
+    except OSError:
+        with contextlib.suppress(OSError):  # standard error may have the same reader
+            say(f"the rest is kept with the task · bullpen task show {id}")
+        raise
 
 
 def say(text: str) -> None:
