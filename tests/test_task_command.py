@@ -137,7 +137,24 @@ def test_an_agent_with_a_file_is_started_first(desk: Desk) -> None:
 def test_unknown_and_interactive_agents_are_refused(desk: Desk) -> None:
     ran = run(desk, "task", "nobody", "hi")
     assert ran.code == 4
-    assert "no agent called nobody" in ran.err
+    assert ran.err.splitlines() == [
+        "error: no agent called nobody · there are amy",
+        "hint:  bullpen agent list · bullpen agent start nobody --role ROLE",
+    ]
+    for wrong, meant in (("ammy", "amy"), ("cancle", "bullpen task cancel ID")):
+        missed = run(desk, "task", wrong, "hi")
+        assert (missed.code, f"no agent called {wrong} · did you mean {meant}?" in missed.err) == (
+            4,
+            True,
+        )
+    for words in (
+        ("task", "", "hi"),
+        ("task", "a/b", "hi"),
+        ("history", ""),
+        ("agent", "stop", ""),
+    ):
+        refused = run(desk, *words)
+        assert (refused.code, "agent name" in refused.err) == (2, True), refused
     desk.pen.run(name="shell")
     refused = run(desk, "task", "shell", "hi")
     assert refused.code == 5

@@ -10,7 +10,7 @@ from bullpen.cli import output
 from bullpen.cli.caller import caller
 from bullpen.cli.commands.role import complete_roles
 from bullpen.cli.connect import connect
-from bullpen.cli.takers import complete_takers, find_agent
+from bullpen.cli.takers import checked, complete_takers, find_agent
 from bullpen.cli.task_options import seconds_of
 from bullpen.client import tasks
 from bullpen.client.hub import HubClient
@@ -20,7 +20,7 @@ HEADERS = ("NAME", "ROLE", "STATE", "TASK", "PORT")
 LEAVE_SECONDS = 30.0  # beyond the drain: a cancelled run has its own time to end
 LOOK_AGAIN_SECONDS = 0.1
 
-name_argument = click.argument("name", shell_complete=complete_takers)
+name_argument = click.argument("name", callback=checked, shell_complete=complete_takers)
 
 
 @click.group()

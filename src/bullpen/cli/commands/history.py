@@ -10,7 +10,7 @@ from bullpen.cli.commands.task import complete_ids, write_logs, write_task
 from bullpen.cli.commands.tasks import terminal_columns
 from bullpen.cli.connect import connect
 from bullpen.cli.first_word import FirstWord
-from bullpen.cli.takers import complete_takers
+from bullpen.cli.takers import checked, complete_takers
 from bullpen.cli.task_text import PAST_HEADERS, fitted, past_rows, shown_output
 from bullpen.client import tasks
 from bullpen.model.task import STATES
@@ -18,7 +18,7 @@ from bullpen.model.task_shown import Shown
 
 
 @click.command()
-@click.argument("agent", required=False, shell_complete=complete_takers)
+@click.argument("agent", required=False, callback=checked, shell_complete=complete_takers)
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
 @click.option("--session", metavar="ID", help="Only those of this conversation.")
 @click.option("--text", metavar="TEXT", help="Only those with this in prompt or output.")

@@ -12,12 +12,12 @@ from bullpen.cli import output, task_options
 from bullpen.cli.commands.role import complete_roles
 from bullpen.cli.connect import connect
 from bullpen.cli.first_word import FirstWord
-from bullpen.cli.takers import complete_takers, ensure_running
+from bullpen.cli.takers import agent_name, complete_takers, ensure_running, find_agent, nobody
 from bullpen.cli.task_text import field_text, shown_output, task_lines
 from bullpen.cli.task_wait import leave, say, wait_and_show, write_text
 from bullpen.client import tasks
 from bullpen.client.hub import HubClient
-from bullpen.errors import BullpenError
+from bullpen.errors import BullpenError, Kind
 from bullpen.model.task_shown import Shown
 from bullpen.paths import current_directory, current_home
 from bullpen.projects import list_projects
@@ -155,7 +155,7 @@ def give(
 def _who_and_what(words: Sequence[str], for_any: bool) -> tuple[str, str]:
     if len(words) != (1 if for_any else 2):
         raise BullpenError("who is to do what?", hint=USAGE)
-    return ("", words[0]) if for_any else (words[0], words[1])
+    return ("", words[0]) if for_any else (agent_name(words[0]), words[1])
 
 
 def _given(hub: HubClient, agent: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -164,6 +164,10 @@ def _given(hub: HubClient, agent: str, body: dict[str, Any]) -> dict[str, Any]:
             return tasks.offer(hub, body)
         ensure_running(hub, agent)
         return tasks.give(hub, agent, body)
+    except BullpenError as error:
+        if agent and error.kind is Kind.NOT_FOUND and find_agent(hub, agent) is None:
+            raise nobody(hub, agent, command.commands) from error
+        raise
     except KeyboardInterrupt:
         leave(f"left before it was acknowledged: it may have been taken · bullpen tasks {agent}")
 

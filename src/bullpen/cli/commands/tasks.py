@@ -7,14 +7,14 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.connect import connect
-from bullpen.cli.takers import complete_takers
+from bullpen.cli.takers import checked, complete_takers
 from bullpen.cli.task_text import OPEN_HEADERS, fitted, open_rows
 from bullpen.client import tasks
 from bullpen.model.task_shown import Shown
 
 
 @click.command()
-@click.argument("agent", required=False, shell_complete=complete_takers)
+@click.argument("agent", required=False, callback=checked, shell_complete=complete_takers)
 @output.json_option
 def command(agent: str | None, as_json: bool) -> None:
     """List tasks that are not over: queued, working, kept open, being cancelled."""
