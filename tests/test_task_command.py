@@ -237,6 +237,8 @@ def test_options_reach_the_task(desk: Desk, tmp_path: Path) -> None:
         ("--budget", "eur=1"),
         ("--workdir", "shop", "--session", found["session_id"]),
         ("--worktree", "b"),
+        ("--timeout", "0s"),
+        ("--session", "the-last"),
     ):
         assert run(desk, "task", "amy", "hi", *words, cwd=place.parent).code == 2, words
 
@@ -257,6 +259,9 @@ def test_any_goes_to_whoever_fits(desk: Desk) -> None:
     assert (ran.json["agent"], ran.json["output"]) == ("kim", "mine")
     assert run(desk, "task", "--any", "kim", "hi").code == 2
     run(desk, "agent", "stop", "kim")
+    for words, waits in ((("--label", "team=web"), True), (("--role", "amy"), False)):
+        ran = run(desk, "task", "--any", "[[say mine]]", *words, "--no-wait")
+        assert (ran.code, "nobody who may take it is running" in ran.err) == (0, waits)
 
 
 def test_stream_prints_texts_as_they_come(desk: Desk, hold: str) -> None:

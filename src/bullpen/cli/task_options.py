@@ -1,6 +1,7 @@
 """Words of the command line as a task's fields: variables, labels, budgets, places, prompts."""
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from bullpen.errors import BullpenError
 from bullpen.model import duration
-from bullpen.model.task import MOST_PROMPT
+from bullpen.model.task import MOST_PROMPT, SESSION_ID
 from bullpen.paths import absolute, person_home
 
 BUDGET = {"usd": float, "tokens": int, "minutes": int}
@@ -51,6 +52,23 @@ def seconds_of(option: str, text: str | None) -> float | None:
         return duration.parse(text).total_seconds() if text is not None else None
     except ValueError as error:
         raise BullpenError(f"{option}: {error}") from error
+
+
+def time_limit_of(text: str | None) -> float | None:
+    """`--timeout` of a task."""
+    found = seconds_of("--timeout", text)
+    if found == 0:
+        raise BullpenError("--timeout: a task needs more time than none")
+    return found
+
+
+def session_of(text: str | None) -> str | None:
+    """`--session`, as tasks name it."""
+    if text is not None and re.fullmatch(SESSION_ID, text) is None:
+        raise BullpenError(
+            f"--session: {text!r} is no id of a session", hint="bullpen task show ID names it"
+        )
+    return text
 
 
 def variables_of(words: Sequence[str], shell: Mapping[str, str]) -> dict[str, str]:

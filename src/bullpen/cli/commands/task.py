@@ -130,8 +130,8 @@ def give(
         {
             "prompt": task_options.prompt_of(prompt),
             "model": model,
-            "timeout_seconds": task_options.seconds_of("--timeout", timeout),
-            "session_id": session,
+            "timeout_seconds": task_options.time_limit_of(timeout),
+            "session_id": task_options.session_of(session),
             "keep_open": keep_open,
             "project": project,
             "workdir": task_options.directory_of(workdir, here),
@@ -147,6 +147,8 @@ def give(
     hub = connect()
     taken = _given(hub, agent, body)
     id = taken["task_id"]
+    if for_any and not _is_anybody_there(hub, body):
+        say("nobody who may take it is running: it waits · bullpen agent list")
     if not no_wait:
         wait_and_show(hub, id, name=agent or "any", streams=stream, as_json=as_json)
     _acknowledge(id, taken, as_json)
@@ -170,6 +172,18 @@ def _given(hub: HubClient, agent: str, body: dict[str, Any]) -> dict[str, Any]:
         raise
     except KeyboardInterrupt:
         leave(f"left before it was acknowledged: it may have been taken · bullpen tasks {agent}")
+
+
+def _is_anybody_there(hub: HubClient, body: dict[str, Any]) -> bool:
+    """Whether an agent runs that fits, busy or not."""
+    role, labels = body.get("role"), body.get("labels", {})
+    return any(
+        agent["kind"] == "headless"
+        and agent["running"]
+        and role in (None, agent["role"])
+        and labels.items() <= agent["labels"].items()
+        for agent in hub.get("agents")["agents"]
+    )
 
 
 def _acknowledge(id: str, answer: dict[str, Any], as_json: bool) -> None:
