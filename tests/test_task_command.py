@@ -423,6 +423,10 @@ def test_t10_history_show_has_commits_diff_and_logs(desk: Desk) -> None:
     full = run(desk, "history", "show", id, "--diff", "--logs").out
     assert "\n+new\n" in full
     assert '"type": "result"' in full
+    again = id_in(run(desk, "task", "git", "x", "--session", desk.task(id)["session_id"]).err)
+    plain = id_in(run(desk, "task", "git", "x").err)
+    for task, said in ((again, "it has changed nothing"), (plain, "no diff: ")):
+        assert f"\n{said}" in run(desk, "history", "show", task, "--diff").out
     run(desk, "agent", "stop", "git")
 
 

@@ -31,7 +31,7 @@ from bullpen.client import tasks
 from bullpen.client.hub import HubClient
 from bullpen.client.tasks import Event, parse
 from bullpen.errors import BullpenError
-from bullpen.model.task import Error
+from bullpen.model.task import Error, Run
 from bullpen.model.task_shown import Shown
 from bullpen.paths import Home
 from bullpen.text import width
@@ -232,7 +232,10 @@ def test_verdict(found: Shown, text: str) -> None:
 def test_every_failure_has_a_next_step(kind: str) -> None:
     found = failed(kind)
     assert found.error is not None
-    assert "bullpen " in hint_for(found, found.error)
+    run = Run(number=1, began=1000.0, ended=1001.0)
+    begun = found.model_copy(update={"runs": (run,)})
+    assert "bullpen " in hint_for(begun, found.error)
+    assert "debug" not in hint_for(found, found.error)
 
 
 def test_output_is_raw_for_programs_and_harmless_for_terminals() -> None:

@@ -167,7 +167,7 @@ def test_t6_instructions_project_and_prompt_in_order_and_once(desk: Desk) -> Non
     found = desk.wait(task, "idle")
     told = desk.prompt_of(task)
     shipped = told.partition("Project shop:\nIt sells shoes.")[0]
-    assert "no AI" in shipped or "AI" in shipped
+    assert "Mention no AI" in shipped
     assert told.index("Project shop:\nIt sells shoes.") < told.index("PROMPT")
     assert told.endswith("PROMPT [[say one]]")
     desk.go_on(task, "NEXT [[say two]]")

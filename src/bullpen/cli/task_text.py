@@ -67,7 +67,8 @@ def hint_for(task: Shown, error: Error) -> str:
         case "lost":
             return go_on
         case "claude_error" | "setup_failed":
-            return f"bullpen task debug {task.task_id}"
+            # What failed before a run has nothing to show, and its message says what to do.
+            return f"bullpen task debug {task.task_id}" if task.runs else ""
 
 
 def shown_output(text: str, is_terminal: bool) -> str:

@@ -79,8 +79,11 @@ def show(id: str, wants_diff: bool, wants_logs: bool, as_json: bool) -> None:
     write_task(Shown.model_validate(found))
     if wants_diff:
         output.write()
-        diff = found["diff"] or ""
-        sys.stdout.write(shown_output(diff, sys.stdout.isatty()) or "it has changed nothing\n")
+        if found["diff"] is None:
+            output.write("no diff: it did not work in a git checkout")
+        else:
+            diff = shown_output(found["diff"], sys.stdout.isatty())
+            sys.stdout.write(diff or "it has changed nothing\n")
     if wants_logs:
         output.write()
         write_logs(found["logs"])
