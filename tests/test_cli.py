@@ -191,6 +191,15 @@ def test_a_closed_stream_is_an_empty_one(words: str, code: int) -> None:
     assert (done.returncode, b"bug in bullpen" in done.stderr) == (code, False), done.stderr
 
 
+def test_a_terminal_that_is_not_utf8_gets_what_it_can_show(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [BULLPEN, "version"], cwd=tmp_path, env=env, capture_output=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert rb"none \xb7 bullpen init" in done.stdout
+
+
 def test_h6_version_imports_nothing_heavy(tmp_path: Path, bullpen: Bullpen) -> None:
     assert bullpen("init").code == 0
     code = (

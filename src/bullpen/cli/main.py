@@ -4,6 +4,7 @@ A verb's module is imported only when that verb runs, and the help of the whole
 is printed from the table, so the cost of one command never grows with the others.
 """
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -116,16 +117,18 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the installed command."""
-    _open_closed_streams()
+    _prepare_streams()
     sys.exit(run(sys.argv[1:]))
 
 
-def _open_closed_streams() -> None:
+def _prepare_streams() -> None:
     """Whoever closed one (`2>&-`) wants nothing from it; a file that is opened later must not get
-    its number."""
+    its number. And no text is refused by a terminal that is not UTF-8."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error is
 
 
 def run(arguments: list[str]) -> int:
