@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -397,6 +398,8 @@ def test_t10_history_pages_and_filters(desk: Desk) -> None:
     session = desk.task(good)["session_id"]
     found = run(desk, "history", "--session", session, "--json").json
     assert [item["task_id"] for item in found["items"]] == [good]
+    assert run(desk, "history", "--text", "nobody said this").out == "no such tasks\n"
+    assert run(desk, "history", "--page", "999").out == "no tasks on that page · --page 1\n"
     assert run(desk, "history", "--state", "nonsense").code == 2
     assert run(desk, "history", "--limit", "101").code == 2
 
@@ -585,7 +588,8 @@ def test_c4_agents_are_listed_from_files_and_from_what_runs(desk: Desk, hold: st
     found = rows(desk)
     assert found["amy"] == ["amy", "working", id, "–"]
     assert found["lee"] == ["lee", "not running", "–", "9999"]
-    assert found["odd"][1] == "broken · bullpen validate agents/odd.yaml"
+    said = found["odd"][1].removeprefix("broken · bullpen ")
+    assert "did you mean role?" in run(desk, *shlex.split(said), cwd=Path("/")).out
     as_json = {row["name"]: row for row in run(desk, "agent", "list", "--json").json}
     assert as_json["lee"]["running"] is False
     assert as_json["amy"]["task"] == id

@@ -1,5 +1,6 @@
 """`bullpen agent`: agents that take tasks: start them, stop them, list them."""
 
+import shlex
 import time
 from typing import Any
 
@@ -111,7 +112,7 @@ def _wait_gone(hub: HubClient, name: str, drain_seconds: float) -> bool:
 @command.command("list")
 @output.json_option
 def list_(as_json: bool) -> None:
-    """List agents that take tasks: those that run, and those that have a file."""
+    """List agents that take tasks, also those that do not run."""
     rows = _all(connect())
     if as_json:
         output.write_json(rows)
@@ -166,7 +167,8 @@ def _row(hub: HubClient, name: str, agent: dict[str, Any] | None, has_file: bool
         try:
             file = load_agent_file(hub.home, name)
         except BullpenError:
-            row |= {"state": "broken", "why": f"bullpen validate agents/{name}.yaml"}
+            path = shlex.quote(str(hub.home.agents / f"{name}.yaml"))
+            row |= {"state": "broken", "why": f"bullpen validate {path}"}
         else:
             row |= {"role": file.role, "port": file.port}
     return row

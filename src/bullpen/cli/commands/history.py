@@ -46,8 +46,7 @@ def list_(
         return
     shown = [Shown.model_validate(task) for task in found["items"]]
     if not shown:
-        is_past_end = page > 1 and found["total"]
-        output.write("no tasks on that page · --page 1" if is_past_end else "no tasks")
+        output.write(_none(found["total"], is_filtered=bool(agent or state or session or text)))
         return
     rows = past_rows(shown)
     output.write_table(PAST_HEADERS, fitted(PAST_HEADERS, rows, terminal_columns()))
@@ -58,6 +57,12 @@ def list_(
         words += [f"--limit={limit}"] if limit != 20 else []
         again = shlex.join(["bullpen", "history", *filter(None, words), "--page", str(page + 1)])
         output.write(output.printable(f"page {page} of {pages} · {again}"))
+
+
+def _none(total: int, is_filtered: bool) -> str:
+    if total:
+        return "no tasks on that page · --page 1"
+    return "no such tasks" if is_filtered else 'no tasks yet · bullpen task AGENT "…"'
 
 
 command = FirstWord(list_, name="history", help="Look at what is kept of a task.")
