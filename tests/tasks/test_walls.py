@@ -74,6 +74,11 @@ def test_x5_nothing_runs_that_an_agent_planted_in_a_persons_checkout(
     desk: Desk, checkout: Path
 ) -> None:
     assert not plant(desk, checkout, walls=True)
+    # Nor when one that worked around it before could have made it.
+    desk.done(desk.give("amy", "[[say x]]", workdir=str(checkout.parent)))
+    desk.done(desk.give("amy", bash(PLANT), workdir=str(checkout)))
+    git("-C", str(checkout), "status")
+    assert not (checkout / "ran").exists()
 
 
 def test_x5_without_walls_it_runs(desk: Desk, checkout: Path) -> None:

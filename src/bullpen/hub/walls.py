@@ -59,15 +59,18 @@ def plan(
     start: Start,
     checkout: Looked | None,
     *,
+    unsure: Path | None = None,
     keep: Iterable[str],
     is_terminal: bool,
 ) -> Wall:
     """The walls for that start. `checkout` is what its directory belongs to, if that was one before
-    an agent worked there."""
+    an agent worked there; `unsure` a git directory that may be a person's or an agent's."""
     cwd, wanted = Path(start.cwd), role.sandbox
     read_only = [_path(text, cwd, start.person) for text in wanted.read_only_paths]
     writable = [_path(text, cwd, start.person) for text in wanted.read_write_paths]
     git = None
+    if unsure is not None:
+        read_only.append(unsure)
     if checkout is not None and checkout.is_main:
         # Its configuration and hooks run in the person's own shell: an agent may look, not write.
         read_only.append(checkout.repo.git_dir)
