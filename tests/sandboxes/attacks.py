@@ -494,6 +494,14 @@ def packed_refs():
     append(P["common"] + "/packed-refs", "# planted\n")
 
 
+@attack("git-locks", kind="act")
+def lock_of_the_repository():
+    # To hold it nothing needs to be written. The hub waits for whoever has it.
+    with open(P["common"] + "/bullpen/lock") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return True
+
+
 # ── processes ────────────────────────────────────────────────────────────────
 
 

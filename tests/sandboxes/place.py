@@ -130,6 +130,8 @@ class Place:
         unsigned = ("-c", "commit.gpgsign=false")
         self.git("init", "-q", "-b", "main")
         self.git(*unsigned, "commit", "-q", "--allow-empty", "-m", "Start")
+        self.write("repo/.git/bullpen/lock", "")
+        self.own()
         self.git("branch", "spare")
         self.git("branch", "other")
         self.git("config", "extensions.worktreeConfig", "true")

@@ -19,7 +19,7 @@ from bullpen.model.agent import Agent
 from bullpen.model.role import Role
 from bullpen.paths import Home
 from bullpen.sandboxes import Git, Network, Policy, Sandbox, Wrapped, get_sandbox, limits
-from bullpen.sandboxes.prepare import remove_links
+from bullpen.sandboxes.prepare import remove_planted
 from bullpen.worktrees.since import Looked, look_at
 
 log = logging.getLogger("bullpen.hub")
@@ -73,7 +73,7 @@ def plan(
         read_only.append(unsure)
     if checkout is not None and checkout.is_main:
         # Its configuration and hooks run in the person's own shell: an agent may look, not write.
-        read_only.append(checkout.repo.git_dir)
+        git = Git(checkout.repo.common_dir, checkout.repo.common_dir, checkout.root)
     elif checkout is not None:
         git = Git(checkout.repo.common_dir, checkout.repo.git_dir, checkout.root)
         writable.append(checkout.root)
@@ -157,9 +157,12 @@ def tidy(checkout: Looked | None) -> None:
     in the repository."""
     if checkout is not None and not checkout.is_main:
         git = Git(checkout.repo.common_dir, checkout.repo.git_dir, checkout.root)
-        removed = remove_links(git)
+        removed = remove_planted(git)
         if removed:
-            log.warning("removed links from a repository", extra={"paths": list(map(str, removed))})
+            log.warning(
+                "removed links and pipes from a repository",
+                extra={"paths": list(map(str, removed))},
+            )
 
 
 def tidy_agent(home: Home, agent: Agent, running: Iterable[str]) -> None:

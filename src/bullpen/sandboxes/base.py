@@ -14,7 +14,7 @@ from typing import Protocol
 @dataclass(frozen=True)
 class Git:
     """The repository of a working directory that is a checkout. `admin` is the checkout's own
-    directory in `common`; the same as `common` for a main checkout, which is never a sandbox's."""
+    directory in `common`; the same as `common` for a main checkout, where it is all read-only."""
 
     common: Path
     admin: Path

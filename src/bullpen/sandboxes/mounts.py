@@ -30,6 +30,7 @@ ETC_DIRECTORIES = (
     *("ld.so.conf.d", "pki", "ssl"),
 )
 KERNEL = ("acpi", "fs", "mtrr", "scsi", "sys", "sysrq-trigger")
+LOCKS = "bullpen"  # in the repository: what the library of worktrees keeps there
 WALLS = "walls"  # in the session: files that `prepare` writes for us
 
 
@@ -156,6 +157,10 @@ def _git(git: Git, policy: Policy) -> Iterator[Line]:
     common, admin = git.common, git.admin
     # As a whole: whoever outside renames a new file over a protected one would detach that mount.
     yield Line("git-common", common, bind("--ro-bind", common), bind("--bind", common))
+    # Whoever can open a lock can hold it, also read-only: nobody else would make worktrees any more.
+    locks = common / LOCKS
+    if locks.is_dir():
+        yield Line("git-locks", locks, ("--tmpfs", str(locks)))
     if admin != common:
         yield _guard("git-file", git.root / ".git")
     if admin == common or any(holds(path, git.root) for path in policy.read_only):
