@@ -150,6 +150,11 @@ def by_a_link():
     return read(link / "state.db")
 
 
+@attack("private")
+def variables_that_are_kept_for_restarts():
+    return read(P["session"] + "/private/env")
+
+
 @attack("environment")
 def variables_of_the_shell():
     return os.environ.get("SOME_TOKEN", "")

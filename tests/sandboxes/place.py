@@ -123,6 +123,7 @@ class Place:
             self.write(f"home/{name}")
         self.write("home/sessions/bob/token")
         self.write("home/sessions/amy/settings.json", "{}")
+        self.write("home/sessions/amy/private/env")
         for name in ("sockets", "sessions/bob/api", "sessions/amy/api", "worktrees"):
             (self.home / name).mkdir(parents=True, exist_ok=True)
         self.repo.mkdir()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
+from bullpen.paths import KEPT_BACK
 from bullpen.sandboxes import limits
 from bullpen.sandboxes.base import Git, Policy
 from bullpen.sandboxes.mounts import ETC_FILES, LOCKS, WALLS, etc_directories
@@ -37,7 +38,8 @@ def prepare(policy: Policy) -> None:
 
 
 def write_walls(policy: Policy) -> None:
-    """The /etc of the sandbox."""
+    """The /etc of the sandbox, and the place of what is masked."""
+    (policy.session / KEPT_BACK).mkdir(mode=0o700, exist_ok=True)
     etc = policy.session / WALLS / "etc"
     etc.mkdir(mode=0o755, parents=True, exist_ok=True)
     for directory in etc_directories():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bullpen import proc
 from bullpen.errors import BullpenError, Kind
+from bullpen.paths import KEPT_BACK
 from bullpen.sandboxes import environment
 from bullpen.sandboxes.base import Git, Policy, Wrapped
 from bullpen.sandboxes.bounds import holds, settle
@@ -100,6 +101,8 @@ def _own(policy: Policy) -> Iterator[tuple[Path, str]]:
         yield path, _rule("deny file-read* file-write*", path)
     yield policy.session, _rule("allow file-read*", policy.session)
     yield policy.session, _rule("deny file-write*", policy.session)
+    private = policy.session / KEPT_BACK
+    yield private, _rule("deny file-read* file-write*", private)
     for path in (policy.doors, policy.cwd, *policy.writable):
         yield path, _rule("allow file-read* file-write*", path)
     if policy.git:
