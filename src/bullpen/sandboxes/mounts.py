@@ -32,6 +32,7 @@ ETC_DIRECTORIES = (
 )
 KERNEL = ("acpi", "fs", "mtrr", "scsi", "sys", "sysrq-trigger")
 LOCKS = "bullpen"  # in the repository: what the library of worktrees keeps there
+CALLS = "calls.bpf"  # in `WALLS`
 WALLS = "walls"  # in the session: files that `prepare` writes for us
 
 

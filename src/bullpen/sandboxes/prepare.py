@@ -13,9 +13,9 @@ from pathlib import Path
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
 from bullpen.paths import KEPT_BACK
-from bullpen.sandboxes import limits
+from bullpen.sandboxes import calls, limits
 from bullpen.sandboxes.base import Git, Policy
-from bullpen.sandboxes.mounts import ETC_FILES, LOCKS, WALLS, etc_directories
+from bullpen.sandboxes.mounts import CALLS, ETC_FILES, LOCKS, WALLS, etc_directories
 from bullpen.worktrees.git import Repository, git
 
 REFS = "refs.before"
@@ -38,10 +38,11 @@ def prepare(policy: Policy) -> None:
 
 
 def write_walls(policy: Policy) -> None:
-    """The /etc of the sandbox, and the place of what is masked."""
+    """The /etc of the sandbox, the filter of calls, and the place of what is masked."""
     (policy.session / KEPT_BACK).mkdir(mode=0o700, exist_ok=True)
     etc = policy.session / WALLS / "etc"
     etc.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _write(etc.parent / CALLS, calls.program())
     for directory in etc_directories():
         (etc / directory.name).mkdir(exist_ok=True)
     for name in ETC_FILES:
