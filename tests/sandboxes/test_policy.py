@@ -151,6 +151,7 @@ def test_x2_the_environment_is_a_list_of_what_may_pass(policy: Policy) -> None:
         "PATH": "/bin",
         "LC_ALL": "C",
         "ANTHROPIC_API_KEY": "k",
+        "OPENAI_API_KEY": "o",
         "BULLPEN_TOKEN": "t",
         "GIT_AUTHOR_NAME": "A",
         "AWS_SECRET_ACCESS_KEY": "s",
@@ -160,7 +161,8 @@ def test_x2_the_environment_is_a_list_of_what_may_pass(policy: Policy) -> None:
         "XDG_RUNTIME_DIR": "/run/user/0",
         "MY_OWN": "m",
     }
-    passed = cut(given, replace(policy, keep=frozenset({"MY_OWN"})))
+    own = {"keep": frozenset({"MY_OWN"}), "prefixes": ("ANTHROPIC_",)}
+    passed = cut(given, replace(policy, **own))
     names = {"PATH", "LC_ALL", "ANTHROPIC_API_KEY", "BULLPEN_TOKEN", "GIT_AUTHOR_NAME", "MY_OWN"}
     assert set(passed) == names
 

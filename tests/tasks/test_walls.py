@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.hub.walls import entry_roots
+from bullpen.engines import ENGINES
+from bullpen.hub.walls import _prefixes, entry_roots
 from bullpen.sandboxes import limits
 from tests.tasks.desk import Desk
 
@@ -194,3 +195,11 @@ def test_x2_limits_of_agents_that_ended_are_removed(desk: Desk) -> None:
     assert len(groups()) == 1
     desk.pen.client().delete("agents", "limited")
     assert groups() == []
+
+
+def test_x2_an_engine_sees_its_own_variables_and_a_plain_program_those_of_all() -> None:
+    own = {name: set(_prefixes(engine)) for name, engine in ENGINES.items()}
+    assert "ANTHROPIC_" in own["claude"] and "OPENAI_" in own["codex"]
+    models = [name for name in own if name != "command"]
+    assert all(not own[a] & own[b] for a in models for b in models if a != b)
+    assert own["command"] == set().union(*(own[name] for name in models))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import bullpen
-from bullpen.engines import Engine, Start, get_engine
+from bullpen.engines import ENGINES, Engine, Start, get_engine
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub.doors import DIRECTORY
 from bullpen.hub.launch import Ground, Plan, load_role_of
@@ -93,6 +93,7 @@ def plan(
         processes=wanted.processes,
         memory_bytes=wanted.memory_mb * (1 << 20) if wanted.memory_mb else None,
         keep=frozenset(keep),
+        prefixes=_prefixes(engine),
     )
     return Wall(get_sandbox(), policy)
 
@@ -170,6 +171,12 @@ def tidy_agent(home: Home, agent: Agent, running: Iterable[str]) -> None:
     if agent.worktree is not None:
         tidy(look_at(Path(agent.worktree.path)))
     limits.sweep(home.root, [home.session(name) for name in running])
+
+
+def _prefixes(engine: Engine) -> tuple[str, ...]:
+    """A plain program may be a cover for any of them."""
+    every = (engine,) if engine.is_model else ENGINES.values()
+    return tuple(prefix for each in every for prefix in each.variables)
 
 
 def tunnel_hosts(wall: Wall | None) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ class Policy:
     processes: int = 1024
     memory_bytes: int | None = None
     keep: frozenset[str] = frozenset()  # variables that may be known inside, beyond the usual ones
+    prefixes: tuple[str, ...] = ()  # how others begin that may be, too
 
 
 @dataclass(frozen=True)
