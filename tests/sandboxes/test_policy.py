@@ -252,6 +252,8 @@ def test_x1_the_last_rule_of_the_profile_is_the_innermost(policy: Policy) -> Non
     assert last(policy.home) < last(policy.session) < last(policy.doors)
     assert last(policy.home) < last(policy.cwd)
     assert lines[last(policy.session)].startswith("(deny file-write*")
+    assert lines[last(policy.session / "private")].startswith("(deny file-read* file-write*")
+    assert lines[last(policy.git.common / "bullpen")].startswith("(deny file-read*")
     assert lines[last(policy.git.admin / "commondir")].startswith("(deny file-write*")
     assert last(policy.git.common) < last(policy.git.admin) < last(policy.git.admin / "commondir")
 

@@ -16,6 +16,7 @@ from bullpen.paths import KEPT_BACK
 from bullpen.sandboxes import environment
 from bullpen.sandboxes.base import Git, Policy, Wrapped
 from bullpen.sandboxes.bounds import holds, settle
+from bullpen.sandboxes.mounts import LOCKS
 from bullpen.sandboxes.prepare import prepare
 
 PROGRAM = "/usr/bin/sandbox-exec"
@@ -114,6 +115,7 @@ def _own(policy: Policy) -> Iterator[tuple[Path, str]]:
 def _git(git: Git, policy: Policy) -> Iterator[tuple[Path, str]]:
     yield git.common, _rule("allow file-read*", git.common)
     yield git.common, _rule("deny file-write*", git.common)
+    yield git.common / LOCKS, _rule("deny file-read*", git.common / LOCKS)
     if git.admin != git.common:
         yield git.root / ".git", _rule("deny file-write*", git.root / ".git")
     if git.admin == git.common or any(holds(path, git.root) for path in policy.read_only):
