@@ -27,7 +27,12 @@ STARTER = Path(__file__).parents[1] / "src" / "bullpen" / "starter"
 QUICK: dict[str, tuple[str, ...]] = {
     "engines": (),
     "terminal": ("_keys", "_title", "_undo", "_cast", "_plain", "_screen", "_row", "_log_files"),
-    "hub": ("test_store.py", "test_feed.py", "test_b2_killed_hub_finds_its_agents_again"),
+    "hub": (
+        "test_store.py",
+        "test_state_files.py",
+        "test_feed.py",
+        "test_b2_killed_hub_finds_its_agents_again",
+    ),
     "api": ("test_format.py",),
     "holder": ("_holder_log",),
     "sandboxes": ("test_policy.py",),

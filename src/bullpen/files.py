@@ -1,11 +1,16 @@
-"""Writing small files so that a crash leaves the old one or the new one, never half.
+"""Writing small files so that a crash leaves the old one or the new one, never half; and reading
+those that an agent may have put something else in place of.
 
 Every command passes through here, so nothing heavy is imported.
 """
 
 import contextlib
+import errno
 import os
+import stat
 from pathlib import Path
+
+PIECE_BYTES = 1 << 20
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
@@ -54,3 +59,17 @@ def flush_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_plain(path: Path, most: int) -> bytes:
+    """The first bytes of a file, where an agent may have put anything: a pipe would keep us waiting
+    for ever, and a link to a device would never end. Such a thing is an OSError."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "no plain file", os.fspath(path))
+        found = bytearray()
+        while len(found) < most and (piece := file.read(min(most - len(found), PIECE_BYTES))):
+            found += piece
+    return bytes(found)

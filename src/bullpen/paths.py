@@ -39,6 +39,7 @@ DIRECTORIES = (
 PRIVATE = (".", "credentials", "sockets")
 
 HUB = "hub"
+KEPT_BACK = "private"  # in a session
 KILLED = "killed"  # a file in the directory of a task's run: a person ended it, without the hub
 # The kernel's limit is 108 bytes with the final zero, 104 on macOS.
 SOCKET_BYTES = 100
@@ -88,6 +89,10 @@ class Home:
     @property
     def id(self) -> str:
         return marker.home_id(self.root)
+
+    def private(self, agent: str) -> Path:
+        """What an agent in a sandbox does not see of its own session."""
+        return self.session(agent) / KEPT_BACK
 
     def session(self, agent: str) -> Path:
         return self.sessions / names.check_worktree_name(agent)

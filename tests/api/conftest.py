@@ -134,7 +134,7 @@ def raw(where: Where, data: bytes, timeout: float = WAIT, *, one: bool = False) 
 
 def token_of(home: Home, agent: str) -> str:
     """What the agent finds in its environment."""
-    env = json.loads((home.session(agent) / "env").read_text())["env"]
+    env = json.loads((home.private(agent) / "env").read_text())["env"]
     return str(env["BULLPEN_TOKEN"])
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import stat
-from http.client import IncompleteRead
+from http.client import HTTPException, IncompleteRead
 from pathlib import Path
 
 import pytest
@@ -59,6 +59,29 @@ def test_b6_a_stream_through_a_door_ends_with_its_agent(
         with pytest.raises((IncompleteRead, ConnectionResetError)):
             while stream.read1():
                 pass
+
+
+def test_x5_one_agent_cannot_take_all_of_the_hubs_descriptors(
+    fresh: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doors, "MOST_CONNECTIONS", 4)
+    amy, bob = door_of(fresh.home, "amy"), door_of(fresh.home, "bob")
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            client = stack.enter_context(contextlib.closing(Client(amy)))
+            assert client.begin("GET", "/status", {}).read()
+        more = stack.enter_context(contextlib.closing(connect(amy)))
+        more.settimeout(10)
+        assert more.recv(1) == b""
+        assert agents_seen(bob) == 200
+    wait_until(lambda: not is_full(amy))
+
+
+def is_full(door: Path) -> bool:
+    try:
+        return agents_seen(door) != 200
+    except (OSError, HTTPException):
+        return True
 
 
 def test_b6_a_door_of_a_start_that_failed_goes(fresh: Inside) -> None:

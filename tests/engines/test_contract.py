@@ -5,6 +5,7 @@ import re
 import shlex
 import tomllib
 import unicodedata
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -486,6 +487,26 @@ def test_a_hook_names_a_conversation_by_an_id_or_not_at_all(
 @often
 def test_no_state_file_and_no_line_is_too_strange_to_be_read(engine: Engine, text: bytes) -> None:
     engine.read_state_file(text)
+    assert isinstance(engine.read_line(text), tuple)
+
+
+NESTED = b'{"type": "result", "sessionId": ' + b"[" * 200_000
+HUGE = {"sessionId": str(uuid.UUID(int=1)), "pid": 1, "status": "idle", "type": "result"}
+
+
+@every
+@pytest.mark.parametrize(
+    "number", [10**400, float("inf"), float("nan"), -1], ids=lambda number: repr(number)[:4]
+)
+def test_numbers_beyond_measure_and_depths_without_end_are_read(
+    engine: Engine, number: float
+) -> None:
+    assert engine.read_state_file(NESTED) is None
+    assert isinstance(engine.read_line(NESTED), tuple)
+    usage = dict.fromkeys(("total_cost_usd", "duration_ms", "input_tokens"), number)
+    text = json.dumps({**HUGE, **usage, "statusUpdatedAt": number, "usage": usage}).encode()
+    found = engine.read_state_file(text)
+    assert found is None or found.told is None
     assert isinstance(engine.read_line(text), tuple)
 
 

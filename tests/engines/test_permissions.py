@@ -227,7 +227,7 @@ class Headless:
         self.claude = claude
         pen.start()
         pen.run(name="amy")
-        self.env = json.loads((pen.session("amy") / "env").read_text())["env"]
+        self.env = json.loads((pen.session("amy") / "private" / "env").read_text())["env"]
         port = json.loads((pen.root / "hub.json").read_text())["port"]
         url = f"http://127.0.0.1:{port}/agents/amy/hooks"
         lines = [line(sys.executable, ROOT, "amy") for line in (hook_line, ask_line)]

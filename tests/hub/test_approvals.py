@@ -413,7 +413,7 @@ def test_q2_an_agent_asks_through_its_own_door(asking: Asking, tmp_path: Path) -
 
 def test_q4_an_agent_decides_nothing(asking: Asking) -> None:
     hook = asking.ask()
-    env = json.loads((asking.pen.session("amy") / "env").read_text())["env"]
+    env = json.loads((asking.pen.session("amy") / "private" / "env").read_text())["env"]
     token = env["BULLPEN_TOKEN"]
     assert asking.pen.ask("GET", "/approvals", token=token)[0] == 403
     allow = {"decision": "allow"}

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from bullpen.errors import BullpenError
+from bullpen.hub import sessions
+from bullpen.paths import Home
 from tests.conftest import BULLPEN, wait_until
 from tests.hub.conftest import Pen, made_pen, python
 
@@ -166,7 +168,7 @@ def test_h7_environment_is_kept_for_restarts_and_only_there(inside: Pen, tmp_pat
         for path in inside.root.rglob("*")
         if path.is_file() and secret.encode() in path.read_bytes()
     ]
-    assert holding == [inside.session("kept") / "env"]
+    assert holding == [inside.session("kept") / "private" / "env"]
     assert holding[0].stat().st_mode & 0o777 == 0o600
 
 
@@ -243,3 +245,13 @@ def test_h7_large_environment_and_many_words(inside: Pen, tmp_path: Path) -> Non
         inside.run(sys.executable, *["y" * 100_000] * 40, name="larger")
     assert "Argument list too long" in refused.value.message
     assert "larger" not in inside.agents()
+
+
+def test_x5_an_environment_of_before_sandboxes_is_moved_out_of_their_sight(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    (home.sessions / "amy").mkdir(parents=True)
+    (home.sessions / "amy" / "env").write_text('{"env": {"API_KEY": "x"}}')
+    sessions.sweep(home)
+    assert not (home.sessions / "amy" / "env").exists()
+    assert sessions.load_settled(home, "amy").env == {"API_KEY": "x"}
+    assert home.private("amy").stat().st_mode & 0o777 == 0o700

@@ -178,13 +178,13 @@ def test_b2_end_that_a_killed_hub_saw_is_recorded_once(pen: Pen, moment: str) ->
 @pytest.mark.slow
 def test_b2_restart_whose_hub_is_killed_loses_nothing(pen: Pen) -> None:
     pen.run(name="again")
-    env = (pen.session("again") / "env").read_bytes()
+    env = (pen.session("again") / "private" / "env").read_bytes()
     pen.kill_hub()
     with deadly_hub(pen, "bullpen.hub.sessions:rewrite:1:after"), pytest.raises(wire.HubGone):
         pen.ask("POST", "/agents/again/restart?grace=0")
     pen.start()
     assert pen.state("again").startswith("lost (the hub was killed before it could start")
-    assert (pen.session("again") / "env").read_bytes() == env
+    assert (pen.session("again") / "private" / "env").read_bytes() == env
     assert pen.client().post("agents", "again", "restart")["running"]
     for run, kinds in runs(pen).items():
         assert kinds["agent.started"] <= 1, run

@@ -35,7 +35,7 @@ worktree:
 def tokens_of(pen: Pen) -> list[str]:
     """Every token there is: the owner's and those of all agents."""
     found = [(pen.root / "credentials" / "api-token").read_text().strip()]
-    for path in (pen.root / "sessions").glob("*/env"):
+    for path in (pen.root / "sessions").glob("*/private/env"):
         found.append(json.loads(path.read_text())["env"]["BULLPEN_TOKEN"])
     return found
 
@@ -254,7 +254,7 @@ def test_k5_failed_start_removes_the_worktree_it_made(tidy: Pen, tmp_path: Path)
 def test_k5_failed_start_of_a_stopped_agent_leaves_it_as_it_was(tidy: Pen) -> None:
     tidy.run(*END, "3", name="before")
     wait_until(lambda: tidy.state("before") == "exited (3)")
-    files = ("session.json", "env", "exit.json", "holder.json")
+    files = ("session.json", "private/env", "exit.json", "holder.json")
     was = {name: (tidy.session("before") / name).read_bytes() for name in files}
     with pytest.raises(BullpenError):
         tidy.run("/no/such/program", name="before")
@@ -319,10 +319,10 @@ def test_b8_stop_of_what_has_ended_or_never_was(tidy: Pen) -> None:
 
 def test_b8_restart_keeps_identity_environment_and_token(tidy: Pen) -> None:
     first = tidy.run(name="again", pod="p")
-    env = (tidy.session("again") / "env").read_bytes()
+    env = (tidy.session("again") / "private" / "env").read_bytes()
     token = json.loads(env)["env"]["BULLPEN_TOKEN"]
     second = tidy.client().post("agents", "again", "restart", grace=0)
-    assert (tidy.session("again") / "env").read_bytes() == env
+    assert (tidy.session("again") / "private" / "env").read_bytes() == env
     same = ("name", "pod", "command", "cwd", "created", "engine")
     assert {key: second[key] for key in same} == {key: first[key] for key in same}
     assert second["run"] != first["run"]
@@ -396,7 +396,7 @@ def test_r7_session_directory_holds_the_identity(tidy: Pen) -> None:
     assert {key: record[key] for key in expected} == expected
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT.*(Z|\+00:00)", record["created"])
     assert record["run"] == found["run"]
-    for name in ("env", "session.json", "output.log", "holder.json"):
+    for name in ("private/env", "session.json", "output.log", "holder.json"):
         assert stat.S_IMODE((tidy.session("kept") / name).stat().st_mode) == 0o600, name
     assert stat.S_IMODE(tidy.session("kept").stat().st_mode) == 0o700
 

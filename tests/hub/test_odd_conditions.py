@@ -48,7 +48,8 @@ def session_file(pen: Pen, directory: str, **fields: Any) -> Path:
     }
     path = place / "session.json"
     path.write_text(json.dumps(record))
-    (place / "env").write_text(json.dumps({"env": {"PATH": "/usr/bin"}}))
+    (place / "private").mkdir(mode=0o700)
+    (place / "private" / "env").write_text(json.dumps({"env": {"PATH": "/usr/bin"}}))
     return path
 
 
@@ -177,7 +178,9 @@ def test_b1_deleted_socket_of_the_hub_is_made_anew(pen: Pen) -> None:
 
 def test_b1_agent_finds_a_hub_whose_socket_was_deleted(pen: Pen) -> None:
     pen.run(name="asks")
-    token = json.loads((pen.session("asks") / "env").read_text())["env"]["BULLPEN_TOKEN"]
+    token = json.loads((pen.session("asks") / "private" / "env").read_text())["env"][
+        "BULLPEN_TOKEN"
+    ]
     delete(pen.root / "sockets")
     listed = pen.cli("list", BULLPEN_ACTOR="asks", BULLPEN_TOKEN=token)
     assert (listed.code, listed.err) == (0, "")

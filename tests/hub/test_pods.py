@@ -194,7 +194,7 @@ def test_p5_ended_members_start_again_in_their_worktrees(home: Pen, repo: Path) 
     assert (home.root / "worktrees" / "ann" / "half.txt").read_text() == "half done\n"
     agents = home.agents()
     assert all(agents[name]["running"] and agents[name]["run"] != first[name] for name in first)
-    assert not list((home.root / "sessions").glob("*/before-*"))
+    assert not list((home.root / "sessions").glob("*/private/before-*"))
 
 
 def test_w5_member_whose_branch_lost_its_worktree_gets_it_again(home: Pen, repo: Path) -> None:

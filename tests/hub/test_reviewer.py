@@ -156,7 +156,7 @@ def test_q2_no_program_no_permission(
     program.path.unlink()
     assert review(home, LS)[0].verdict.word == "ASK_USER"
     monkeypatch.delenv("BULLPEN_CLAUDE_BIN")
-    (home.session("amy") / "env").write_text("{")
+    (home.private("amy") / "env").write_text("{")
     assert review(home, LS)[0].verdict.word == "ASK_USER"
 
 

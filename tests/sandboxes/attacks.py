@@ -150,6 +150,11 @@ def by_a_link():
     return read(link / "state.db")
 
 
+@attack("private")
+def variables_that_are_kept_for_restarts():
+    return read(P["session"] + "/private/env")
+
+
 @attack("environment")
 def variables_of_the_shell():
     return os.environ.get("SOME_TOKEN", "")
@@ -189,9 +194,18 @@ def shared_memory():
     return ctypes.string_at(address, len(SECRET)).decode()
 
 
-@attack("user", root_only=True, needs="keyring")
+@attack("user", "calls", root_only=True, needs="keyring")
 def keys_of_the_user():
-    key = call(libc.syscall(250, 10, -4, b"user", P["key"].encode(), 0))
+    return key_in(-4)
+
+
+@attack("calls", needs="session keyring")
+def keys_of_the_login_session():
+    return key_in(-3)
+
+
+def key_in(ring):
+    key = call(libc.syscall(250, 10, ring, b"user", P["key"].encode(), 0))
     buffer = ctypes.create_string_buffer(100)
     length = call(libc.syscall(250, 11, key, buffer, 100))
     return buffer.raw[:length].decode()
@@ -242,6 +256,13 @@ def other_networks():
         else:
             return SECRET
     return SECRET if names != ["lo"] else ""
+
+
+@attack("calls", kind="act", needs="sockets to the host")
+def socket_to_the_machine_around():
+    # That there is one is proof enough: it is of no network, so that no namespace holds it.
+    socket.socket(40, socket.SOCK_STREAM).close()
+    return True
 
 
 # ── writing ──────────────────────────────────────────────────────────────────
@@ -492,6 +513,14 @@ def prune_of_a_sibling():
 @attack("git-common", kind="write")
 def packed_refs():
     append(P["common"] + "/packed-refs", "# planted\n")
+
+
+@attack("git-locks", kind="act")
+def lock_of_the_repository():
+    # To hold it nothing needs to be written. The hub waits for whoever has it.
+    with open(P["common"] + "/bullpen/lock") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return True
 
 
 # ── processes ────────────────────────────────────────────────────────────────

@@ -123,6 +123,7 @@ class Place:
             self.write(f"home/{name}")
         self.write("home/sessions/bob/token")
         self.write("home/sessions/amy/settings.json", "{}")
+        self.write("home/sessions/amy/private/env")
         for name in ("sockets", "sessions/bob/api", "sessions/amy/api", "worktrees"):
             (self.home / name).mkdir(parents=True, exist_ok=True)
         self.repo.mkdir()
@@ -130,6 +131,8 @@ class Place:
         unsigned = ("-c", "commit.gpgsign=false")
         self.git("init", "-q", "-b", "main")
         self.git(*unsigned, "commit", "-q", "--allow-empty", "-m", "Start")
+        self.write("repo/.git/bullpen/lock", "")
+        self.own()
         self.git("branch", "spare")
         self.git("branch", "other")
         self.git("config", "extensions.worktreeConfig", "true")

@@ -12,7 +12,7 @@ import pytest
 
 from bullpen.holder.child import set_size
 from bullpen.sandboxes.base import Git
-from bullpen.sandboxes.prepare import remove_links
+from bullpen.sandboxes.prepare import remove_planted
 from tests.conftest import wait_until
 from tests.sandboxes.place import PYTHON, Place, as_user
 
@@ -214,12 +214,30 @@ def test_x5_links_in_the_repository_are_removed_before_git_outside_follows_them(
     for is_cleared in (True, False):
         place.shell(f"rm -f {log}; ln -s {startup} {log}; ln -s {startup} {place.admin}/link")
         if is_cleared:
-            removed = as_user(
-                place.uid, lambda: remove_links(Git(place.common, place.admin, place.cwd))
-            )
-            assert set(removed) == {log, place.admin / "link"}
+            assert removed_in(place) == {log, place.admin / "link"}
         place.git(*unsigned, "commit", "-q", "--allow-empty", "-m", "Mine")
         assert startup.read_text().endswith("commit: Mine\n") != is_cleared
+
+
+def test_x5_nor_are_its_objects_led_elsewhere_or_pipes_waited_for(place: Place) -> None:
+    """gc deletes through such a link; any git waits for such a pipe, for ever."""
+    pack, ref = place.common / "objects" / "pack", place.common / "refs" / "heads" / "pipe"
+    elsewhere = place.root / "elsewhere"
+    redundant = place.write("elsewhere/tmp_of_somebody", "")
+    ask = ["timeout", "1", "git", "for-each-ref"]
+    for is_cleared in (True, False):
+        place.shell(f"rm -rf {pack}; ln -s {elsewhere} {pack}; mkfifo {ref}")
+        if is_cleared:
+            assert removed_in(place) == {pack, ref}
+        assert ("refs/heads/main" in place.outside(ask, cwd=place.repo)) == is_cleared
+        ref.unlink(missing_ok=True)
+        place.git("prune", "--expire=now")
+        assert redundant.exists() == is_cleared
+
+
+def removed_in(place: Place) -> set[Path]:
+    repo = Git(place.common, place.admin, place.cwd)
+    return set(as_user(place.uid, lambda: remove_planted(repo)))
 
 
 def test_x2_an_ssh_agent_that_is_given_can_be_used(place: Place) -> None:

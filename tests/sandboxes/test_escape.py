@@ -80,9 +80,17 @@ def surroundings(place: Place) -> Iterator[dict[str, Any]]:
         has_key = libc.syscall(248, b"user", own_key.encode(), SECRET.encode(), len(SECRET), -4)
         if has_key > 0:
             stack.callback(libc.syscall, 250, 9, has_key, -4)  # unlinked again
+        # A session's keyring, with the user's in it, as a login makes one.
+        libc.syscall(250, 1, None)
+        libc.syscall(250, 8, -4, -3)
+        is_in_session = (
+            libc.syscall(248, b"user", own_key.encode(), SECRET.encode(), len(SECRET), -3) > 0
+        )
         pids = limits.find().pids
         conditions = {
             "keyring": has_key > 0,
+            "session keyring": is_in_session,
+            "sockets to the host": _can_open(40),
             "pids cgroup": pids is not None and pids.version == 1,
             "keys of the system": place.uid == 0 and any(Path("/etc/ssl").glob("private/*")),
         }
@@ -102,6 +110,14 @@ def surroundings(place: Place) -> Iterator[dict[str, Any]]:
             "hosts": Path("/etc/hosts").stat().st_ino,
             "has": [name for name, has in conditions.items() if has],
         }
+
+
+def _can_open(family: int) -> bool:
+    try:
+        socket.socket(family, socket.SOCK_STREAM).close()
+    except OSError:
+        return False
+    return True
 
 
 NAMES = ("person", "home", "session", "cwd", "programs", "common", "admin", "pwned")
@@ -477,7 +493,7 @@ OPENINGS = {
 }
 ELSEWHERE = {"terminal", "limits", "die-with-parent"}  # tests of their own, above
 HIDES_NAMES_ONLY = {"cgroup"}
-DEPENDS = {"kernel", "keys"}  # on the user, on the machine
+DEPENDS = {"kernel", "keys", "calls"}  # on the user, on the machine
 
 
 def test_x5_the_table_of_the_documentation_has_every_line_and_every_attempt(place: Place) -> None:

@@ -1,13 +1,16 @@
 """What a policy becomes, as text: no sandbox is started here but to see that none can be."""
 
+import errno
 import os
+import socket
+import struct
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bullpen.errors import BullpenError, Kind
-from bullpen.sandboxes import SANDBOXES, get_sandbox
+from bullpen.sandboxes import SANDBOXES, calls, get_sandbox
 from bullpen.sandboxes.base import Git, Network, Policy
 from bullpen.sandboxes.bounds import settle
 from bullpen.sandboxes.bubblewrap import BUBBLEWRAP, arguments
@@ -148,6 +151,7 @@ def test_x2_the_environment_is_a_list_of_what_may_pass(policy: Policy) -> None:
         "PATH": "/bin",
         "LC_ALL": "C",
         "ANTHROPIC_API_KEY": "k",
+        "OPENAI_API_KEY": "o",
         "BULLPEN_TOKEN": "t",
         "GIT_AUTHOR_NAME": "A",
         "AWS_SECRET_ACCESS_KEY": "s",
@@ -157,7 +161,8 @@ def test_x2_the_environment_is_a_list_of_what_may_pass(policy: Policy) -> None:
         "XDG_RUNTIME_DIR": "/run/user/0",
         "MY_OWN": "m",
     }
-    passed = cut(given, replace(policy, keep=frozenset({"MY_OWN"})))
+    own = {"keep": frozenset({"MY_OWN"}), "prefixes": ("ANTHROPIC_",)}
+    passed = cut(given, replace(policy, **own))
     names = {"PATH", "LC_ALL", "ANTHROPIC_API_KEY", "BULLPEN_TOKEN", "GIT_AUTHOR_NAME", "MY_OWN"}
     assert set(passed) == names
 
@@ -247,6 +252,8 @@ def test_x1_the_last_rule_of_the_profile_is_the_innermost(policy: Policy) -> Non
     assert last(policy.home) < last(policy.session) < last(policy.doors)
     assert last(policy.home) < last(policy.cwd)
     assert lines[last(policy.session)].startswith("(deny file-write*")
+    assert lines[last(policy.session / "private")].startswith("(deny file-read* file-write*")
+    assert lines[last(policy.git.common / "bullpen")].startswith("(deny file-read*")
     assert lines[last(policy.git.admin / "commondir")].startswith("(deny file-write*")
     assert last(policy.git.common) < last(policy.git.admin) < last(policy.git.admin / "commondir")
 
@@ -290,3 +297,40 @@ def test_x5_a_planted_link_in_the_path_shows_nothing(policy: Policy, name: str) 
     (policy.person / ".ssh").mkdir()
     words = arguments(settle(replace(policy, programs=(policy.cwd / name,))))
     assert str(policy.person / ".ssh") not in words
+
+
+# ── calls ──
+
+
+def answer(machine: str, architecture: int, number: int, first: int = 0) -> int:
+    """What the kernel would do: 0 for an allowed call, else the error that it is refused with."""
+    data = struct.pack("=IIQQ", number, architecture, 0, first)
+    words = list(struct.iter_unpack("=HBBI", calls.program(machine)))
+    loaded = place = 0
+    for _ in words:  # no program jumps back
+        code, if_so, if_not, value = words[place]
+        place += 1
+        match code:
+            case calls.LOAD:
+                (loaded,) = struct.unpack_from("=I", data, value)
+            case calls.EQUAL:
+                place += if_so if loaded == value else if_not
+            case calls.AT_LEAST:
+                place += if_so if loaded >= value else if_not
+            case calls.RETURN:
+                return 0 if value == calls.ALLOW else value & 0xFFFF
+    raise AssertionError("no answer")
+
+
+@pytest.mark.parametrize("machine", calls.NUMBERS)
+def test_x2_calls_that_no_namespace_keeps_in_are_refused_and_all_others_allowed(
+    machine: str,
+) -> None:
+    for architecture, (refused, opens) in calls.NUMBERS[machine].items():
+        for number in range(500):
+            wanted = errno.ENOSYS if number in refused else 0
+            assert answer(machine, architecture, number, socket.AF_UNIX) == wanted, number
+        assert answer(machine, architecture, opens, calls.AF_VSOCK) == errno.EAFNOSUPPORT
+        assert answer(machine, architecture, opens + calls.X32, calls.AF_VSOCK) == errno.ENOSYS
+    assert answer(machine, 1, 0) == errno.ENOSYS
+    assert calls.program("one that is not known") == b""

@@ -336,7 +336,7 @@ def test_an_agent_s_own_budget_ends_its_task(desk: Desk) -> None:
     desk.agent("amy", walls=False, role={"budget": {"tokens": 100}})
     task = desk.give("amy", "x")
     desk.wait_said(task)
-    token = desk.pen.record("amy", "env")["env"]["BULLPEN_TOKEN"]
+    token = desk.pen.record("amy", "private/env")["env"]["BULLPEN_TOKEN"]
     usage = {
         "resourceMetrics": [
             {

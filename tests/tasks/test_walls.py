@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.hub.walls import entry_roots
+from bullpen.engines import ENGINES
+from bullpen.hub.walls import _prefixes, entry_roots
 from bullpen.sandboxes import limits
 from tests.tasks.desk import Desk
 
@@ -74,6 +75,11 @@ def test_x5_nothing_runs_that_an_agent_planted_in_a_persons_checkout(
     desk: Desk, checkout: Path
 ) -> None:
     assert not plant(desk, checkout, walls=True)
+    # Nor when one that worked around it before could have made it.
+    desk.done(desk.give("amy", "[[say x]]", workdir=str(checkout.parent)))
+    desk.done(desk.give("amy", bash(PLANT), workdir=str(checkout)))
+    git("-C", str(checkout), "status")
+    assert not (checkout / "ran").exists()
 
 
 def test_x5_without_walls_it_runs(desk: Desk, checkout: Path) -> None:
@@ -189,3 +195,11 @@ def test_x2_limits_of_agents_that_ended_are_removed(desk: Desk) -> None:
     assert len(groups()) == 1
     desk.pen.client().delete("agents", "limited")
     assert groups() == []
+
+
+def test_x2_an_engine_sees_its_own_variables_and_a_plain_program_those_of_all() -> None:
+    own = {name: set(_prefixes(engine)) for name, engine in ENGINES.items()}
+    assert "ANTHROPIC_" in own["claude"] and "OPENAI_" in own["codex"]
+    models = [name for name in own if name != "command"]
+    assert all(not own[a] & own[b] for a in models for b in models if a != b)
+    assert own["command"] == set().union(*(own[name] for name in models))

@@ -10,7 +10,7 @@ import pytest
 
 from bullpen import worktrees
 from bullpen.hub.task_rows import Session
-from bullpen.hub.workspaces import LOCK_REASON, believe, overlap
+from bullpen.hub.workspaces import LOCK_REASON, believe, checkout_of, overlap, unsure_of
 from tests.conftest import wait_until
 from tests.tasks.desk import Desk
 from tests.worktrees.conftest import commit, git, make_repo
@@ -250,9 +250,19 @@ def test_t10_git_is_not_asked_about_a_repository_that_an_agent_made(desk: Desk) 
     plant(inner, ran)
     ran.unlink(missing_ok=True)
     below = desk.done(desk.give("amy", "[[say x]]", workdir=str(inner)))
+    # Nor of one in a terminal, behind walls.
+    desk.team.role("walled", agent_type="command", command=["cat"], sandbox={"enabled": True})
+    there = desk.pen.root.parent / "there"
+    there.mkdir()
+    walled = ("run", "--role", "walled", "--name", "bob", "--detach")
+    ran_it = desk.pen.cli(*walled, cwd=there)
+    assert ran_it.code == 0, ran_it.err
+    plant(there, ran)
+    ran.unlink(missing_ok=True)
+    beside = desk.done(desk.give("amy", "[[say x]]", workdir=str(there)))
     assert shared["directory"] == other["directory"]
     assert not ran.exists(), ran.read_text()
-    for found in (again, other, below):
+    for found in (again, other, below, beside):
         assert desk.pen.client().get("history", found["task_id"])["diff"] is None
     # With another's word for it that it is one, git would have run that.
     git(work, "-c", "core.fsmonitor=false", "diff", "--no-ext-diff", "--no-textconv")
@@ -270,10 +280,14 @@ def test_only_who_was_there_before_is_believed() -> None:
         [session("old", "/w", "/w/.git")],
         [session("old", "/w/a", "/other/.git")],
     ]
-    assert all(believe(new, earlier).git_dir for earlier in believed)
-    assert not any(believe(new, earlier).git_dir for earlier in doubted)
+    assert all(checkout_of(believe(new, earlier)) for earlier in believed)
+    for earlier in doubted:
+        unsure = believe(new, earlier)
+        assert checkout_of(unsure) is None  # git is not run there
+        assert unsure_of(unsure) == Path("/w/a/.git")  # and nobody writes to it
+        assert checkout_of(believe(new.model_copy(update={"id": "third"}), [unsure])) is None
     tree = session("new", "/w/a", "/r/.git/worktrees/a", worktree="a")
-    assert all(believe(tree, earlier).git_dir for earlier in doubted)
+    assert all(checkout_of(believe(tree, earlier)) for earlier in doubted)
 
 
 def test_what_lies_in_the_home_is_apart_from_who_works_around_it() -> None:

@@ -55,6 +55,54 @@ def test_a_git_file_that_leads_to_another_s_worktree_is_not_believed(tmp_path: P
     assert look_at(tree) is not None
 
 
+def test_x5_what_an_agent_wrote_does_not_lead_to_another_repository(tmp_path: Path) -> None:
+    """It would be shown to the agent, and parts of it could be written."""
+    theirs = make_repo(tmp_path / "theirs") / ".git"
+    planted = tmp_path / "planted"
+    admin = planted / "admin"
+    admin.mkdir(parents=True)
+    for name, line in {
+        "HEAD": "ref: refs/heads/x",
+        "gitdir": planted / ".git",
+        "commondir": theirs,
+    }.items():
+        (admin / name).write_text(f"{line}\n")
+    for target in (admin, theirs):
+        (planted / ".git").write_text(f"gitdir: {target}\n")
+        assert git(planted, "rev-parse", "--git-common-dir") == str(theirs)  # git believes it
+        assert look_at(planted) is None
+    (planted / ".git").unlink()
+    (planted / ".git").symlink_to(theirs)
+    assert look_at(planted) is None
+
+
+def test_x5_a_repository_in_its_own_worktree_is_the_agents_own(tmp_path: Path) -> None:
+    """Git run there would run what its configuration says."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    git(tmp_path, "init", "-q", "--bare", str(tree / "common"))
+    admin = tree / "common" / "worktrees" / "x"
+    admin.mkdir(parents=True)
+    for name, line in {
+        "HEAD": "ref: refs/heads/x",
+        "gitdir": tree / ".git",
+        "commondir": "../..",
+    }.items():
+        (admin / name).write_text(f"{line}\n")
+    (tree / ".git").write_text(f"gitdir: {admin}\n")
+    assert git(tree, "rev-parse", "--git-common-dir") == str(tree / "common")
+    assert look_at(tree) is None
+
+
+def test_a_submodule_is_a_checkout_of_its_own(tmp_path: Path) -> None:
+    repo, part = make_repo(tmp_path / "repo"), make_repo(tmp_path / "part")
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(part), "part")
+    looked = look_at(repo / "part")
+    assert looked is not None
+    assert looked.is_main
+    assert looked.repo.git_dir == repo / ".git" / "modules" / "part"
+
+
 @pytest.mark.parametrize("subject", [b"\xff\xfe", "ß\u2028".encode(), b"\x07\x1b]0;x\x07"])
 def test_subjects_of_any_bytes_can_be_kept_and_shown(tmp_path: Path, subject: bytes) -> None:
     repo = make_repo(tmp_path / "repo")

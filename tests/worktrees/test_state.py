@@ -8,6 +8,8 @@ import pytest
 
 from bullpen import worktrees
 from bullpen.worktrees import DiffStat, Site, Spec
+from bullpen.worktrees.git import is_born_elsewhere
+from bullpen.worktrees.remove import _may_hold_links
 from tests.worktrees.conftest import assert_healthy, commit, git, refs
 
 Failing = Callable[..., worktrees.WorktreeError]
@@ -155,3 +157,28 @@ def test_w10_conflicts_of_unrelated_histories(site: Site) -> None:
     git(path, "checkout", "-q", "--orphan", "fresh")
     commit(path, "file0.txt", "quite different\n")
     assert worktrees.conflicts_with(site, "amy", "main").files == ("file0.txt",)
+
+
+ODD: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "endless": lambda place: place.symlink_to("/dev/zero"),
+    "directory": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_x5_what_an_agent_put_in_place_of_gits_own_files_is_not_waited_for(
+    site: Site, repo: Path, odd: str
+) -> None:
+    """The administrative directory can be written in a sandbox."""
+    worktrees.create(site, Spec("amy"))
+    [admin] = (repo / ".git" / "worktrees").iterdir()
+    ODD[odd](admin / "locked")
+    assert worktrees.lock_reason(site, "amy") == ""
+    (admin / "index").unlink()
+    ODD[odd](admin / "index")
+    assert _may_hold_links(admin / "index")
+    reflog = repo / ".git" / "logs" / "refs" / "heads" / "amy"
+    reflog.unlink()
+    ODD[odd](reflog)
+    assert not is_born_elsewhere(site.repo, "amy")

@@ -91,6 +91,8 @@ class Engine(Protocol):
     questions: frozenset[str]
     # Whether it understands instructions; else a task is told to it as it is.
     is_model: bool
+    # How the variables begin that are its own; those of others are not for it to see in a sandbox.
+    variables: tuple[str, ...]
 
     def prepare(self, start: Start) -> Prepared:
         """How to start it in a terminal; refuses what the program cannot do."""
@@ -220,6 +222,7 @@ class NoConversation:
     lacks: tuple[str, ...] = ()
     questions: frozenset[str] = frozenset()
     is_model = True
+    variables: tuple[str, ...] = ()
     interrupt = b"\x03"
 
     def make_ready(self, start: Start, prepared: Prepared) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+MOST = 1e300  # JSON holds whole numbers that no float can
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -45,7 +46,7 @@ def count(value: object) -> int:
 def number(value: object) -> float:
     """A number, not below 0."""
     is_one = isinstance(value, int | float) and not isinstance(value, bool)
-    return max(0.0, float(value)) if is_one else 0.0  # type: ignore[arg-type]
+    return max(0.0, float(min(value, MOST))) if is_one else 0.0  # type: ignore[call-overload]
 
 
 def conversation_id(value: object) -> str:

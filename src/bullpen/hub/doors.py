@@ -26,6 +26,7 @@ DOOR = "door"
 DIRECTORY = "api"
 SOCKET = "hub.sock"
 BACKLOG = 64
+MOST_CONNECTIONS = 256  # of one agent
 LEAVE_SECONDS = 2.0  # for answers under way when an agent has ended
 DESCRIPTORS = Path("/proc/self/fd")
 
@@ -93,6 +94,8 @@ class Doors:
         assert config is not None
 
         def connection() -> asyncio.Protocol:
+            if len(self._inside(door)) >= MOST_CONNECTIONS:
+                return _Full()
             return config.http_protocol_class(  # type: ignore[call-arg]
                 config=config, server_state=self._server_state, app_state=door.state
             )
@@ -103,10 +106,19 @@ class Doors:
     def _shut(self, door: _Door) -> None:
         """Nobody comes in, and who is in leaves: the next run of that name is another one."""
         (door.server or door.listener).close()
-        inside = [c for c in self._server_state.connections if c.app_state is door.state]
-        for each in inside:
+        for each in self._inside(door):
             each.shutdown()
             asyncio.get_running_loop().call_later(LEAVE_SECONDS, each.transport.abort)
+
+    def _inside(self, door: _Door) -> list[Any]:
+        return [c for c in self._server_state.connections if c.app_state is door.state]
+
+
+class _Full(asyncio.Protocol):
+    """Nobody more: the hub's descriptors are for all agents."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
 
 
 def listen(session: Path, name: str) -> socket.socket:

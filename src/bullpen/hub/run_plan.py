@@ -25,7 +25,7 @@ from bullpen.hub.launch import Ground, load_role_of
 from bullpen.hub.rules import load_rules
 from bullpen.hub.sessions import Settled, write_files
 from bullpen.hub.task_rows import Session
-from bullpen.hub.workspaces import checkout_of, project_of
+from bullpen.hub.workspaces import checkout_of, project_of, unsure_of
 from bullpen.model.agent import Agent
 from bullpen.model.agent_file import AgentFile
 from bullpen.model.role import Role
@@ -158,8 +158,16 @@ def plan_run(
     wall = None
     if worker.is_sandboxed:
         keep = (*role.env, *own)
-        checkout = checkout_of(session)
-        wall = walls.plan(ground.port, role, engine, start, checkout, keep=keep, is_terminal=False)
+        wall = walls.plan(
+            ground.port,
+            role,
+            engine,
+            start,
+            checkout_of(session),
+            unsure=unsure_of(session),
+            keep=keep,
+            is_terminal=False,
+        )
     return RunPlan(engine, start, prepared, settled, environment, wall)
 
 

@@ -1,7 +1,9 @@
 """Session directories: an agent's identity on disk. Made whole, rewritten whole.
 
-Everything the hub must know again after a crash is here: `session.json`, `env` (0600); what the
-holder leaves beside them is read by `held`. Synchronous; called in threads.
+Everything the hub must know again after a crash is here: `session.json`, `private/env` (0600);
+what the holder leaves beside them is read by `held`. Of all this an agent in a sandbox may read
+everything but `private/`: the variables of the shell that started it are not for it. Synchronous;
+called in threads.
 """
 
 import contextlib
@@ -18,10 +20,11 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.files import flush_directory, write_atomically
 from bullpen.hub.held import read_json
 from bullpen.model.agent import Agent
-from bullpen.paths import Home
+from bullpen.paths import KEPT_BACK, Home
 
 SESSION = "session.json"
-ENVIRONMENT = "env"
+ENVIRONMENT = f"{KEPT_BACK}/env"
+OLD_ENVIRONMENT = "env"  # where it was before sandboxes
 BEING_MADE = ".new-"
 ASIDE = "before-"
 ASIDE_FILES = (ENVIRONMENT, "exit.json", "holder.json", SESSION)
@@ -50,6 +53,7 @@ def create(home: Home, agent: Agent, settled: Settled) -> None:
     aside = home.sessions / f"{BEING_MADE}{os.urandom(6).hex()}"
     aside.mkdir(mode=0o700)
     try:
+        (aside / KEPT_BACK).mkdir(mode=0o700)
         _write(aside / ENVIRONMENT, json.dumps(vars(settled)))
         _write(aside / SESSION, agent.model_dump_json(indent=1))
         flush_directory(aside)
@@ -68,6 +72,7 @@ def rewrite(home: Home, agent: Agent, settled: Settled | None = None) -> None:
     """The identity of the next run over that of the last."""
     directory = home.session(agent.name)
     if settled is not None:
+        (directory / KEPT_BACK).mkdir(mode=0o700, exist_ok=True)
         write_atomically(directory / ENVIRONMENT, json.dumps(vars(settled)), mode=0o600)
     write_atomically(directory / SESSION, agent.model_dump_json(indent=1), mode=0o600)
 
@@ -130,9 +135,14 @@ def sweep(home: Home) -> None:
     """Delete what a killed hub left half-made; the caller holds the hub's lock."""
     for path in home.sessions.glob(f"{BEING_MADE}*"):
         shutil.rmtree(path, ignore_errors=True)
-    for path in home.sessions.glob("*/.*.new"):  # holders' own begin with no dot
-        with contextlib.suppress(OSError):
-            path.unlink()
+    for pattern in ("*/.*.new", f"*/{KEPT_BACK}/.*.new"):  # holders' own begin with no dot
+        for path in home.sessions.glob(pattern):
+            with contextlib.suppress(OSError):
+                path.unlink()
+    for path in home.sessions.glob(f"*/{OLD_ENVIRONMENT}"):
+        with contextlib.suppress(OSError):  # missed by whoever starts it again, who says so
+            (path.parent / KEPT_BACK).mkdir(mode=0o700, exist_ok=True)
+            path.rename(path.parent / ENVIRONMENT)
 
 
 def remove(home: Home, name: str) -> None:
@@ -152,8 +162,9 @@ def set_aside(home: Home, name: str, key: str) -> None:
     Links are enough: all of these files are replaced, never written into.
     """
     place = home.session(name)
-    aside = place / f"{ASIDE}{key}"
-    aside.mkdir(mode=0o700)
+    aside = home.private(name) / f"{ASIDE}{key}"
+    aside.mkdir(mode=0o700, parents=True)
+    (aside / KEPT_BACK).mkdir(mode=0o700)
     for file in ASIDE_FILES:
         with contextlib.suppress(FileNotFoundError):
             (aside / file).hardlink_to(place / file)
@@ -165,7 +176,7 @@ def take_back(home: Home, name: str, run: str, key: str) -> None:
     """Undo a start: the session is as it was set aside, or gone if there was none. A session
     of another run is left alone. May be repeated."""
     place = home.session(name)
-    aside = place / f"{ASIDE}{key}"
+    aside = home.private(name) / f"{ASIDE}{key}"
     found, before = read_json(place / SESSION) or {}, read_json(aside / SESSION)
     if before is None and found.get("run") == run:
         remove(home, name)
@@ -180,7 +191,7 @@ def take_back(home: Home, name: str, run: str, key: str) -> None:
 
 def forget_aside(home: Home, name: str, key: str) -> None:
     """The start stands."""
-    shutil.rmtree(home.session(name) / f"{ASIDE}{key}", ignore_errors=True)
+    shutil.rmtree(home.private(name) / f"{ASIDE}{key}", ignore_errors=True)
 
 
 def _put_back(kept: Path, place: Path) -> None:

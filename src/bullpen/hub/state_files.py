@@ -12,11 +12,13 @@ from pathlib import Path
 
 from bullpen import proc
 from bullpen.engines import Engine, StateFile
+from bullpen.files import read_plain
 from bullpen.hub.inotify import Watcher
 from bullpen.hub.registry import Live
 
 log = logging.getLogger("bullpen.hub")
 
+MOST_BYTES = 1 << 20
 Take = Callable[[str, bytes], Awaitable[None]]
 
 
@@ -59,9 +61,9 @@ class StateFiles:
                 path = next(iter(self._changed))
                 del self._changed[path]
                 try:
-                    text = await asyncio.to_thread(path.read_bytes)
+                    text = await asyncio.to_thread(read_plain, path, MOST_BYTES)
                 except OSError:
-                    continue  # deleted in the meantime: the process tells its own end
+                    continue  # deleted in the meantime, or no file: the process tells its own end
                 await self._take(str(path.parent), text)
 
     def _note(self, path: Path) -> None:
@@ -76,7 +78,7 @@ def find_process(engine: Engine, directory: str, conversation: str) -> int | Non
         return None
     for path in Path(directory).glob("*.json"):
         try:
-            found = engine.read_state_file(path.read_bytes())
+            found = engine.read_state_file(read_plain(path, MOST_BYTES))
         except OSError:
             continue
         if found is not None and found.conversation == conversation and is_alive(found):

@@ -23,6 +23,7 @@ from bullpen.hub.messages import Messages
 from bullpen.hub.run_plan import Worker
 from bullpen.hub.supervise import Supervisor
 from bullpen.hub.task_board import Board, LiveTask
+from bullpen.hub.task_rows import Session
 from bullpen.model.agent import Agent
 from bullpen.model.message import Message, envelope
 from bullpen.model.state import Idle, Told
@@ -125,9 +126,20 @@ class Driver:
             return False
         if session.git_dir and not live.session.directory:
             earlier = await self._board.rows.sessions_over(Path(session.directory))
-            session = workspaces.believe(session, earlier)
+            session = workspaces.believe(session, [*earlier, *self._terminals_over(session)])
         await self._board.keep_session(live, session)
         return True
+
+    def _terminals_over(self, session: Session) -> list[Session]:
+        """Sandboxed agents in terminals that may have made its git directory."""
+        agents = (each.agent for each in self._supervisor.registry)
+        return [
+            Session(id="", directory=agent.cwd)
+            for agent in agents
+            if agent.kind == "interactive"
+            and agent.is_sandboxed
+            and Path(session.git_dir).is_relative_to(agent.cwd)
+        ]
 
     async def _begin(self, live: LiveTask) -> None:
         base, looked = "", workspaces.checkout_of(live.session)

@@ -46,7 +46,7 @@ class Session(Value):
     repo: str = ""  # the common git directory, if the directory is a worktree that we made
     worktree: str = ""  # its name
     # Of the checkout that the directory is, as found before an agent worked there; empty: it is
-    # none, or one that an agent may have made.
+    # none. The first alone: an agent may have made it.
     git_dir: str = ""
     common_dir: str = ""
     conversation: str = ""

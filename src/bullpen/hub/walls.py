@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import bullpen
-from bullpen.engines import Engine, Start, get_engine
+from bullpen.engines import ENGINES, Engine, Start, get_engine
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub.doors import DIRECTORY
 from bullpen.hub.launch import Ground, Plan, load_role_of
@@ -19,7 +19,7 @@ from bullpen.model.agent import Agent
 from bullpen.model.role import Role
 from bullpen.paths import Home
 from bullpen.sandboxes import Git, Network, Policy, Sandbox, Wrapped, get_sandbox, limits
-from bullpen.sandboxes.prepare import remove_links
+from bullpen.sandboxes.prepare import remove_planted
 from bullpen.worktrees.since import Looked, look_at
 
 log = logging.getLogger("bullpen.hub")
@@ -59,18 +59,21 @@ def plan(
     start: Start,
     checkout: Looked | None,
     *,
+    unsure: Path | None = None,
     keep: Iterable[str],
     is_terminal: bool,
 ) -> Wall:
     """The walls for that start. `checkout` is what its directory belongs to, if that was one before
-    an agent worked there."""
+    an agent worked there; `unsure` a git directory that may be a person's or an agent's."""
     cwd, wanted = Path(start.cwd), role.sandbox
     read_only = [_path(text, cwd, start.person) for text in wanted.read_only_paths]
     writable = [_path(text, cwd, start.person) for text in wanted.read_write_paths]
     git = None
+    if unsure is not None:
+        read_only.append(unsure)
     if checkout is not None and checkout.is_main:
         # Its configuration and hooks run in the person's own shell: an agent may look, not write.
-        read_only.append(checkout.repo.git_dir)
+        git = Git(checkout.repo.common_dir, checkout.repo.common_dir, checkout.root)
     elif checkout is not None:
         git = Git(checkout.repo.common_dir, checkout.repo.git_dir, checkout.root)
         writable.append(checkout.root)
@@ -90,6 +93,7 @@ def plan(
         processes=wanted.processes,
         memory_bytes=wanted.memory_mb * (1 << 20) if wanted.memory_mb else None,
         keep=frozenset(keep),
+        prefixes=_prefixes(engine),
     )
     return Wall(get_sandbox(), policy)
 
@@ -154,9 +158,12 @@ def tidy(checkout: Looked | None) -> None:
     in the repository."""
     if checkout is not None and not checkout.is_main:
         git = Git(checkout.repo.common_dir, checkout.repo.git_dir, checkout.root)
-        removed = remove_links(git)
+        removed = remove_planted(git)
         if removed:
-            log.warning("removed links from a repository", extra={"paths": list(map(str, removed))})
+            log.warning(
+                "removed links and pipes from a repository",
+                extra={"paths": list(map(str, removed))},
+            )
 
 
 def tidy_agent(home: Home, agent: Agent, running: Iterable[str]) -> None:
@@ -164,6 +171,12 @@ def tidy_agent(home: Home, agent: Agent, running: Iterable[str]) -> None:
     if agent.worktree is not None:
         tidy(look_at(Path(agent.worktree.path)))
     limits.sweep(home.root, [home.session(name) for name in running])
+
+
+def _prefixes(engine: Engine) -> tuple[str, ...]:
+    """A plain program may be a cover for any of them."""
+    every = (engine,) if engine.is_model else ENGINES.values()
+    return tuple(prefix for each in every for prefix in each.variables)
 
 
 def tunnel_hosts(wall: Wall | None) -> tuple[str, ...]:

@@ -122,18 +122,29 @@ def _checkout_at(directory: Path) -> dict[str, str]:
 
 
 def believe(session: Session, earlier: Iterable[Session]) -> Session:
-    """The session, without the checkout that was found if an agent may have made it: one that
-    worked around it, or in it when it was none. Pure."""
+    """The session, without trust in the checkout that was found if an agent may have made it: one
+    that worked around it, or in it when it was none. Pure."""
+
+    def found(one: Session) -> tuple[str, str, str]:
+        return one.directory, one.git_dir, one.common_dir
+
     for other in earlier:
-        is_same = (other.directory, other.git_dir) == (session.directory, session.git_dir)
-        if other.id != session.id and not session.worktree and not is_same:
-            return session.model_copy(update={"git_dir": "", "common_dir": ""})
+        if other.id != session.id and not session.worktree and found(other) != found(session):
+            return session.model_copy(update={"common_dir": ""})
     return session
+
+
+def unsure_of(session: Session) -> Path | None:
+    """The git directory in it that an agent may have made, or a person: git is not run there, and
+    no agent writes to it."""
+    path = Path(session.git_dir)
+    is_unsure = session.git_dir and not session.common_dir
+    return path if is_unsure and path.is_relative_to(session.directory) else None
 
 
 def checkout_of(session: Session) -> Looked | None:
     """As git may be asked about it at any time."""
-    if not session.git_dir:
+    if not session.common_dir:
         return None
     root = Path(session.directory)
     return Looked(Repository(Path(session.git_dir), Path(session.common_dir), root), root)

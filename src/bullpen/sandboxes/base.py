@@ -14,7 +14,7 @@ from typing import Protocol
 @dataclass(frozen=True)
 class Git:
     """The repository of a working directory that is a checkout. `admin` is the checkout's own
-    directory in `common`; the same as `common` for a main checkout, which is never a sandbox's."""
+    directory in `common`; the same as `common` for a main checkout, where it is all read-only."""
 
     common: Path
     admin: Path
@@ -50,6 +50,7 @@ class Policy:
     processes: int = 1024
     memory_bytes: int | None = None
     keep: frozenset[str] = frozenset()  # variables that may be known inside, beyond the usual ones
+    prefixes: tuple[str, ...] = ()  # how others begin that may be, too
 
 
 @dataclass(frozen=True)

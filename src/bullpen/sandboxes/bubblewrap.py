@@ -16,13 +16,14 @@ from pathlib import Path
 
 from bullpen import proc
 from bullpen.errors import BullpenError, Kind
-from bullpen.sandboxes import environment, limits, relay
+from bullpen.sandboxes import calls, environment, limits, relay
 from bullpen.sandboxes.base import Network, Policy, Wrapped
 from bullpen.sandboxes.bounds import real, settle
-from bullpen.sandboxes.mounts import Line, bind, mounts
+from bullpen.sandboxes.mounts import CALLS, WALLS, Line, bind, mounts
 from bullpen.sandboxes.prepare import prepare, write_walls
 
 RELAY = Path("/run/bullpen/relay.py")  # where it lies inside
+CALLS_DESCRIPTOR = 9  # the largest that every shell can open
 NO_LIMIT = limits.Limits(None, None, is_counted=False)
 SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")  # for the program, not for bubblewrap
 CANNOT = 125  # exit code of a start that was given up before the program ran
@@ -44,9 +45,9 @@ class Bubblewrap:
         """Runs the strictest set once."""
         try:
             with tempfile.TemporaryDirectory(prefix="bullpen-walls-") as scratch:
-                done = proc.run(
-                    [_program(), *arguments(_strictest(Path(scratch))), "--", "true"], timeout=20
-                )
+                policy = _strictest(Path(scratch))
+                front = _front(policy, NO_LIMIT, ("terminal",))
+                done = proc.run([*front, _program(), *arguments(policy), "--", "true"], timeout=20)
         except BullpenError as error:
             return f"{error.message}. {error.hint or USUAL_CAUSES}"
         if done.code == 0:
@@ -113,6 +114,8 @@ def _process(policy: Policy) -> list[Line]:
     ]
     if policy.network:
         lines.append(Line("net", root, ("--unshare-net",)))
+    if calls.program():
+        lines.append(Line("calls", root, ("--seccomp", str(CALLS_DESCRIPTOR))))
     return lines
 
 
@@ -132,7 +135,14 @@ def _front(policy: Policy, found: limits.Limits, without: Collection[str]) -> tu
     for file in limits.entries(policy, found):
         where = shlex.quote(str(file))
         steps.append(f"echo $$ >{where} || {{ {_give_up('no such limit')}; }}")
-    return ("/bin/sh", "-c", "; ".join([*steps, 'exec "$@"']), "walls")
+    is_filtered = calls.program() and "calls" not in without
+    given = f" {_calls_file(policy)}" if is_filtered else ""
+    return ("/bin/sh", "-c", "; ".join([*steps, f'exec "$@"{given}']), "walls")
+
+
+def _calls_file(policy: Policy) -> str:
+    """As a shell opens it for bubblewrap, which ends where it is missing."""
+    return f"{CALLS_DESCRIPTOR}<{shlex.quote(str(policy.session / WALLS / CALLS))}"
 
 
 def _give_up(why: str) -> str:

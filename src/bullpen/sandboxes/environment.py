@@ -17,10 +17,7 @@ NAMES = frozenset(
         *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     }
 )
-PREFIXES = (
-    *("LC_", "BULLPEN_", "GIT_AUTHOR_", "GIT_COMMITTER_", "PIP_", "npm_config_", "DISABLE_"),
-    *("CLAUDE_", "ANTHROPIC_", "OTEL_", "GEMINI_", "GOOGLE_", "OPENAI_", "CODEX_"),
-)
+PREFIXES = (*("LC_", "BULLPEN_", "GIT_AUTHOR_", "GIT_COMMITTER_", "PIP_", "npm_config_", "OTEL_"),)
 # A person's key is out of reach: a configured signature would make every commit fail. gc would
 # fail, too: it deletes what is read-only inside.
 UNSIGNED = {"commit.gpgSign": "false", "tag.gpgSign": "false"}
@@ -29,10 +26,11 @@ ALWAYS = {"gc.auto": "0", "maintenance.auto": "false"}
 
 def cut(env: Mapping[str, str], policy: Policy) -> dict[str, str]:
     """What of it may be known inside."""
+    prefixes = (*PREFIXES, *policy.prefixes)
     return {
         name: value
         for name, value in env.items()
-        if name in NAMES or name in policy.keep or name.startswith(PREFIXES)
+        if name in NAMES or name in policy.keep or name.startswith(prefixes)
     }
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bullpen.paths import KEPT_BACK
 from bullpen.sandboxes.base import Git, Policy
 from bullpen.sandboxes.bounds import holds, real
 
@@ -30,6 +31,8 @@ ETC_DIRECTORIES = (
     *("ld.so.conf.d", "pki", "ssl"),
 )
 KERNEL = ("acpi", "fs", "mtrr", "scsi", "sys", "sysrq-trigger")
+LOCKS = "bullpen"  # in the repository: what the library of worktrees keeps there
+CALLS = "calls.bpf"  # in `WALLS`
 WALLS = "walls"  # in the session: files that `prepare` writes for us
 
 
@@ -144,6 +147,10 @@ def _own(policy: Policy) -> Iterator[Line]:
     yield Line("home", home, ("--tmpfs", str(home)), bind("--bind", home))
     # Its settings and instructions are the hub's to write, and the hub believes what it reads.
     yield Line("session", session, bind("--ro-bind", session), bind("--bind", session))
+    # The variables of the shell that started it, which the environment leaves out. A directory: the
+    # hub replaces the file in it, and would take away what lies over a file.
+    private = session / KEPT_BACK
+    yield Line("private", private, ("--tmpfs", str(private)))
     # A directory: a mounted socket would be dead when the hub comes back with a new one.
     yield Line("doors", policy.doors, bind("--bind", policy.doors))
     yield Line("cwd", policy.cwd, bind("--bind", policy.cwd))
@@ -156,6 +163,10 @@ def _git(git: Git, policy: Policy) -> Iterator[Line]:
     common, admin = git.common, git.admin
     # As a whole: whoever outside renames a new file over a protected one would detach that mount.
     yield Line("git-common", common, bind("--ro-bind", common), bind("--bind", common))
+    # Whoever can open a lock can hold it, also read-only, and nobody makes worktrees any more.
+    locks = common / LOCKS
+    if locks.is_dir():
+        yield Line("git-locks", locks, ("--tmpfs", str(locks)))
     if admin != common:
         yield _guard("git-file", git.root / ".git")
     if admin == common or any(holds(path, git.root) for path in policy.read_only):

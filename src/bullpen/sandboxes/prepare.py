@@ -12,9 +12,10 @@ from pathlib import Path
 
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
-from bullpen.sandboxes import limits
+from bullpen.paths import KEPT_BACK
+from bullpen.sandboxes import calls, limits
 from bullpen.sandboxes.base import Git, Policy
-from bullpen.sandboxes.mounts import ETC_FILES, WALLS, etc_directories
+from bullpen.sandboxes.mounts import CALLS, ETC_FILES, LOCKS, WALLS, etc_directories
 from bullpen.worktrees.git import Repository, git
 
 REFS = "refs.before"
@@ -25,8 +26,8 @@ def prepare(policy: Policy) -> None:
     try:
         policy.doors.mkdir(mode=0o700, exist_ok=True)
         write_walls(policy)
-        if policy.git:
-            remove_links(policy.git)
+        if policy.git and policy.git.admin != policy.git.common:
+            remove_planted(policy.git)
             _complete(policy.git)
             _record_refs(policy.git, policy.session / REFS)
     except OSError as error:
@@ -37,9 +38,11 @@ def prepare(policy: Policy) -> None:
 
 
 def write_walls(policy: Policy) -> None:
-    """The /etc of the sandbox."""
+    """The /etc of the sandbox, the filter of calls, and the place of what is masked."""
+    (policy.session / KEPT_BACK).mkdir(mode=0o700, exist_ok=True)
     etc = policy.session / WALLS / "etc"
     etc.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _write(etc.parent / CALLS, calls.program())
     for directory in etc_directories():
         (etc / directory.name).mkdir(exist_ok=True)
     for name in ETC_FILES:
@@ -66,34 +69,38 @@ def _write(path: Path, content: bytes) -> None:
 
 def _complete(repo: Git) -> None:
     """What is protected has to be there: what is missing can be made by the agent."""
-    if repo.admin == repo.common:
-        return
-    for directory in (repo.common / "objects" / "info", repo.common / "logs"):
+    for directory in (repo.common / "objects" / "info", repo.common / "logs", repo.common / LOCKS):
         directory.mkdir(exist_ok=True)
     with contextlib.suppress(FileExistsError):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         os.close(os.open(repo.admin / "config.worktree", flags, 0o644))
 
 
-def remove_links(repo: Git) -> list[Path]:
-    """Remove links where an agent may write in the repository, and say which there were.
+def remove_planted(repo: Git) -> list[Path]:
+    """Remove links and pipes where an agent may write in the repository, and say which there were.
 
-    git makes none there, and follows them: a reflog that is a link makes the next commit outside
-    write a line into whatever it leads to. Called before each start, and to be called after each
-    end.
+    git makes none there. It follows links: a reflog that is one makes the next commit outside
+    write a line into whatever it leads to, and a directory of objects that is one has gc delete
+    what another repository needs. It waits for pipes: one among the refs stops every git. Called
+    before each start, and to be called after each end.
     """
     removed: list[Path] = []
-    for top in (repo.common / "logs", repo.common / "refs", repo.admin):
-        if repo.admin == repo.common or not top.is_dir():
+    objects = repo.common / "objects"
+    deep = {repo.common / "logs": True, repo.common / "refs": True, repo.admin: True}
+    # Of the objects the directories alone: there may be very many, and git opens one by its name.
+    for top, is_deep in {**deep, objects: False, objects / "pack": False}.items():
+        if not top.is_dir():
             continue
         # By descriptors, so that a directory that becomes a link meanwhile leads nowhere.
         for directory, names, files, descriptor in os.fwalk(top, follow_symlinks=False):
             for name in (*names, *files):
                 with contextlib.suppress(FileNotFoundError):
                     mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
-                    if stat.S_ISLNK(mode):
+                    if stat.S_ISLNK(mode) or stat.S_ISFIFO(mode):
                         os.unlink(name, dir_fd=descriptor)
                         removed.append(Path(directory, name))
+            if not is_deep:
+                break
     return removed
 
 

@@ -12,9 +12,11 @@ from pathlib import Path
 
 from bullpen import proc
 from bullpen.errors import BullpenError, Kind
+from bullpen.paths import KEPT_BACK
 from bullpen.sandboxes import environment
 from bullpen.sandboxes.base import Git, Policy, Wrapped
 from bullpen.sandboxes.bounds import holds, settle
+from bullpen.sandboxes.mounts import LOCKS
 from bullpen.sandboxes.prepare import prepare
 
 PROGRAM = "/usr/bin/sandbox-exec"
@@ -100,6 +102,8 @@ def _own(policy: Policy) -> Iterator[tuple[Path, str]]:
         yield path, _rule("deny file-read* file-write*", path)
     yield policy.session, _rule("allow file-read*", policy.session)
     yield policy.session, _rule("deny file-write*", policy.session)
+    private = policy.session / KEPT_BACK
+    yield private, _rule("deny file-read* file-write*", private)
     for path in (policy.doors, policy.cwd, *policy.writable):
         yield path, _rule("allow file-read* file-write*", path)
     if policy.git:
@@ -111,6 +115,7 @@ def _own(policy: Policy) -> Iterator[tuple[Path, str]]:
 def _git(git: Git, policy: Policy) -> Iterator[tuple[Path, str]]:
     yield git.common, _rule("allow file-read*", git.common)
     yield git.common, _rule("deny file-write*", git.common)
+    yield git.common / LOCKS, _rule("deny file-read*", git.common / LOCKS)
     if git.admin != git.common:
         yield git.root / ".git", _rule("deny file-write*", git.root / ".git")
     if git.admin == git.common or any(holds(path, git.root) for path in policy.read_only):

@@ -14,7 +14,7 @@ import re
 import shutil
 from pathlib import Path
 
-from bullpen.files import write_atomically
+from bullpen.files import read_plain, write_atomically
 from bullpen.worktrees.git import Repository, git
 from bullpen.worktrees.repo_lock import Lock
 
@@ -22,6 +22,7 @@ from bullpen.worktrees.repo_lock import Lock
 MODULES = ".git/modules"
 BEING_MADE = "bullpen: being made"
 POOLED = "bullpen: kept ready"
+REASON_BYTES = 1 << 12
 
 
 def add(repo: Repository, id: str, making: Path, path: Path, head: str, lock: Lock) -> Path:
@@ -68,11 +69,14 @@ def set_lock(admin: Path, reason: str) -> None:
 
 
 def lock_reason(admin: Path) -> str | None:
-    """Why it is locked (perhaps an empty text); None when it is not."""
+    """Why it is locked (perhaps an empty text); None when it is not. An agent can write there: what
+    is no file locks, too, as it does for git."""
     try:
-        return os.fsdecode((admin / "locked").read_bytes()).strip()
+        return os.fsdecode(read_plain(admin / "locked", REASON_BYTES)).strip()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError:
+        return ""
 
 
 def clear_lock(admin: Path) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bullpen import proc
+from bullpen.files import read_plain
 from bullpen.worktrees.errors import Code, WorktreeError, reported
 
 MINIMUM = (2, 38)  # merge-tree --write-tree
@@ -33,6 +34,7 @@ IDENTITY = {
     for what, value in (("NAME", "Bullpen"), ("EMAIL", "bullpen@localhost"))
 }
 CHECKOUT_SECONDS = 1800.0
+REFLOG_BYTES = 1 << 13  # its first line
 BIRTH = "bullpen: born here"  # in the reflog of every branch that we create
 
 
@@ -230,10 +232,10 @@ def is_born_elsewhere(repo: Repository, branch: str) -> bool:
     A reflog that has expired, or that is not kept in a file, proves nothing.
     """
     try:
-        with (repo.common_dir / "logs" / "refs" / "heads" / branch).open("rb") as log:
-            first = log.readline()
+        log = read_plain(repo.common_dir / "logs" / "refs" / "heads" / branch, REFLOG_BYTES)
     except OSError:
         return False
+    first = log.partition(b"\n")[0]
     return first.startswith(b"0" * 40) and BIRTH.encode() not in first
 
 

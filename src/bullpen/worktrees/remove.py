@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bullpen import clock
+from bullpen.files import read_plain
 from bullpen.worktrees import admin, journal, kept, trash
 from bullpen.worktrees.errors import Code, WorktreeError, reported
 from bullpen.worktrees.git import Checkout, git, is_born_elsewhere, resolve
@@ -23,6 +24,7 @@ from bullpen.worktrees.repo_lock import Lock, locked
 from bullpen.worktrees.site import Site, find_checkout, foreign_repository, path_for
 from bullpen.worktrees.state import list_changes
 
+INDEX_BYTES = 1 << 28  # of one that is larger git is asked
 NOTHING_LOST = Standing(0, squashed=False)
 
 
@@ -201,10 +203,12 @@ def _may_hold_links(index: Path) -> bool:
     (its extension is called "link") keeps its entries in another file.
     """
     try:
-        content = index.read_bytes()
+        content = read_plain(index, INDEX_BYTES)
     except FileNotFoundError:
         return False
-    return b"\0\0\xe0\0" in content or b"link" in content
+    except OSError:
+        return True  # whatever an agent put there is for git to judge
+    return len(content) == INDEX_BYTES or b"\0\0\xe0\0" in content or b"link" in content
 
 
 # ── deciding: pure ───────────────────────────────────────────────────────────

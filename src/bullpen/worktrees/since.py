@@ -17,7 +17,15 @@ from pathlib import Path
 
 from bullpen import proc
 from bullpen.worktrees.errors import Code, WorktreeError, reported
-from bullpen.worktrees.git import SAFE, Checkout, Repository, git, open_repository, scrubbed
+from bullpen.worktrees.git import (
+    SAFE,
+    Checkout,
+    Repository,
+    git,
+    open_repository,
+    run_raw,
+    scrubbed,
+)
 
 MOST_COMMITS = 200
 MOST_DIFF_BYTES = 1 << 20
@@ -70,13 +78,27 @@ def look_at(directory: Path) -> Looked | None:
     with contextlib.suppress(WorktreeError):
         repo = open_repository(directory)
         found = Looked(repo, directory.resolve())
-        if repo.root == found.root and (found.is_main or _is_linked(repo, found.root)):
+        is_known = _is_main_of if found.is_main else _is_linked
+        if repo.root == found.root and is_known(repo, found.root):
             return found
     return None
 
 
+def _is_main_of(repo: Repository, root: Path) -> bool:
+    """Whether the repository lies in it, or says that it is its work tree, as those of submodules
+    do: anybody can write a `.git` file that leads to another's."""
+    if repo.git_dir == root / ".git":
+        return True
+    done = run_raw(["config", "--file", repo.git_dir / "config", "core.worktree"])
+    text = os.fsdecode(done.out).removesuffix("\n")
+    return bool(text) and (repo.git_dir / text).resolve() == root
+
+
 def _is_linked(repo: Repository, root: Path) -> bool:
-    """Whether the repository knows of that worktree, too: a `.git` file alone proves nothing."""
+    """Whether the repository knows of that worktree, too: a `.git` file alone proves nothing, nor
+    does one that leads to an administrative directory outside of the repository it names."""
+    if repo.git_dir.parent != repo.common_dir / "worktrees" or repo.common_dir.is_relative_to(root):
+        return False
     try:
         text = os.fsdecode((repo.git_dir / "gitdir").read_bytes()).strip()
     except OSError:

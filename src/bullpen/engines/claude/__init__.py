@@ -51,6 +51,7 @@ class Claude:
     lacks: tuple[str, ...] = ()
     questions = observe.QUESTIONS
     is_model = True
+    variables: tuple[str, ...] = ("CLAUDE_", "ANTHROPIC_", "DISABLE_")
     interrupt = b"\x1b"
 
     def prepare(self, start: Start) -> Prepared:

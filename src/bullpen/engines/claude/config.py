@@ -122,7 +122,7 @@ def has_conversation(config: Config, id: str) -> bool:
 def _is_prompt(line: bytes) -> bool:
     try:
         return b'"user"' in line and json.loads(line).get("type") == "user"
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return False  # the end of a file whose writer was killed
 
 

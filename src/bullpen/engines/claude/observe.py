@@ -5,7 +5,6 @@ A prompt that is typed while it works fires its hook when it is queued, not when
 there is a state file, hooks only add detail.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,21 +14,20 @@ from bullpen.model.state import STATE_FILE, Blocked, Idle, State, Told, Working
 
 # Tools by which it asks the person something: they end when they are answered.
 QUESTIONS = frozenset({"AskUserQuestion", "ExitPlanMode"})
+LAST_MILLISECOND = 2**32 * 1000
 
 
 def read_state_file(text: bytes) -> StateFile | None:
     """What the file says; None for a file that is being written or is none of these."""
-    try:
-        fields = json.loads(text)
-        session, pid = fields["sessionId"], fields["pid"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    if not loose.conversation_id(session) or not isinstance(pid, int):
+    fields = loose.read_fields(text)
+    session, pid = loose.conversation_id(fields.get("sessionId")), fields.get("pid")
+    if not session or not isinstance(pid, int):
         return None
     ticks = str(fields.get("procStart") or "")
     status, since = fields.get("status"), fields.get("statusUpdatedAt")
     state = _state(status, fields.get("waitingFor"))
-    if state is None or not isinstance(since, int | float):
+    # One that no calendar holds is an agent's own idea: it may have written the file.
+    if state is None or not isinstance(since, int | float) or not 0 <= since < LAST_MILLISECOND:
         return StateFile(session, pid, None, ticks)
     says = f"{status}: {fields['waitingFor']}" if fields.get("waitingFor") else str(status)
     told = Told(at=since / 1000, source=STATE_FILE, says=says[:80], state=state, rung="file")

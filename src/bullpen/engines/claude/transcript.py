@@ -34,5 +34,5 @@ def find_shown(config: Path, ids: set[str], since: float) -> set[str]:
 def _is_proof(line: bytes) -> bool:
     try:
         return json.loads(line).get("type") not in NO_PROOF
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return False

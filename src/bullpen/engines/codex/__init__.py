@@ -44,6 +44,7 @@ class Codex(NoConversation):
     """See the module. It writes no state file."""
 
     name = "codex"
+    variables: tuple[str, ...] = ("CODEX_", "OPENAI_")
     missing = "Codex says nothing before its first prompt"
     lacks: tuple[str, ...] = (
         "its state before the first prompt: until then messages wait, also after a restart",

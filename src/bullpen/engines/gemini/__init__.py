@@ -49,6 +49,7 @@ class Gemini(NoConversation):
     """See the module. It writes no state file."""
 
     name = "gemini"
+    variables: tuple[str, ...] = ("GEMINI_", "GOOGLE_")
     missing = "Gemini CLI has said nothing yet"
     lacks: tuple[str, ...] = (
         "permissions answered from the inbox: only its own dialog can",
