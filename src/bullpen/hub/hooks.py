@@ -27,7 +27,7 @@ log = logging.getLogger("bullpen.hub")
 SPOOL = "hooks.spool"
 DOORS = "api"  # in the session: all of it that can be written in a sandbox
 SPOOL_BYTES = 17 << 20  # a little more than is ever spooled
-SPOOL_LINES = 20_000
+SPOOL_LINES = 5_000  # an hour of hard work; the last ones, which say how it is
 TEXT_CHARACTERS = 200
 READ_CHARACTERS, CUT_CHARACTERS = 600, 400
 IDS = ("session_id", "tool_use_id", "prompt_id", "agent_id", "agent_type", "source", "reason")
@@ -139,7 +139,7 @@ def _take_file(path: Path, taken: Path) -> list[tuple[float, bytes, str]] | None
     lines = _read_spool(taken).splitlines()
     if len(lines) > SPOOL_LINES:
         log.warning("too many spooled hooks", extra={"path": str(taken), "lines": len(lines)})
-    for number, line in enumerate(lines[:SPOOL_LINES]):
+    for number, line in list(enumerate(lines))[-SPOOL_LINES:]:
         at, _, body = line.partition(b"\t")
         try:
             moment = float(at)
