@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from bullpen.cli.components import look
 from bullpen.hub import guard
 from bullpen.hub.ports import PORT
+from bullpen.settings import Discovery, Settings
 from tests.api.conftest import Client, connect
 from tests.conftest import wait_until
 from tests.tasks.office import OVER, made_office, running
+
+NARROW = Settings(discovery=Discovery(port_range="1-1"))
 
 
 def test_c4_two_homes_side_by_side_do_not_mix(tmp_path: Path) -> None:
@@ -23,6 +27,11 @@ def test_c4_two_homes_side_by_side_do_not_mix(tmp_path: Path) -> None:
         homes = [side.ask("GET", "/status", token="").json["home_id"] for side in sides]
         assert homes == [one.pen.home.id, two.pen.home.id]
         assert homes[0] != homes[1]
+        # Whatever the range is, a home finds its own.
+        for office, side in zip((one, two), sides, strict=True):
+            found = [each.found for each in look(office.pen.home, NARROW)]
+            agents = {(each.name, each.port) for each in found if each.type == "agent"}
+            assert agents == {("amy", side.port)}
         for side, other in zip(sides, reversed(sides), strict=True):
             assert side.ask("GET", "/history", token=other.token).status == 401
             assert side.ask("POST", "/shutdown", token=other.token).status == 401
