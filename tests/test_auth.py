@@ -16,6 +16,7 @@ from typing import ClassVar
 import pytest
 
 from bullpen import credentials
+from bullpen.component import ask
 from bullpen.component.redact import REDACTED, Redactor
 from bullpen.credentials import NAMES, SECRETS, WAYS, Login, find_login
 from bullpen.errors import BullpenError, Kind
@@ -206,6 +207,19 @@ def test_f4_open_file_is_refused_with_the_fix(pen: Home, mode: int) -> None:
     assert credentials.engine_variables(pen, "claude") == {}
     file.chmod(0o600)
     assert credentials.load(pen, "gemini-api-key") == VALUE
+
+
+def test_f4_the_hubs_own_token_is_taken_from_a_private_file_only(pen: Home) -> None:
+    with pytest.raises(BullpenError, match="there is no"):
+        ask.owner_token(pen)
+    file = pen.credentials / "api-token"
+    file.write_text("hush\n")
+    file.chmod(0o640)
+    with pytest.raises(BullpenError) as caught:
+        ask.owner_token(pen)
+    assert (caught.value.kind, caught.value.hint) == (Kind.DENIED, f"chmod 600 {file}")
+    file.chmod(0o600)
+    assert ask.owner_token(pen) == "hush"
 
 
 def test_f4_open_directory_is_refused_with_the_fix(pen: Home) -> None:
