@@ -14,6 +14,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from bullpen.component.ports import listen, not_ours
+from bullpen.errors import Kind
 
 PORT = "port"
 LEAVE_SECONDS = 2.0  # for answers under way when an agent leaves
@@ -44,7 +45,8 @@ class Ports:
         try:
             listener = listen(number)
         except OSError as error:
-            raise not_ours(number, error, f"set another port in agents/{name}.yaml") from error
+            hint = f"set another port in agents/{name}.yaml"
+            raise not_ours(number, error, hint, Kind.COMMAND_FAILED) from error
         port = self._ports[name] = _Port(number, listener, {PORT: name})
         if self._config is not None:
             await self._accept(name, port)
