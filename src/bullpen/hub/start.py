@@ -112,10 +112,11 @@ class Starter:
         if name in self.registry.broken:
             raise BullpenError(self.registry.broken[name], kind=Kind.CONFLICT)
         if self.registry.is_taken(name, run):
+            live = self.registry.find(name)
+            takes_tasks = live is not None and live.agent.kind == "headless"
+            reach = f'bullpen task {name} "…"' if takes_tasks else f"bullpen attach {name}"
             raise BullpenError(
-                f"{name} is running",
-                hint=f"bullpen attach {name} · or another --name",
-                kind=Kind.CONFLICT,
+                f"{name} is running", hint=f"{reach} · or another name", kind=Kind.CONFLICT
             )
 
     # ── the steps ──
