@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 
 from bullpen import __version__, proc
 from bullpen.agent_files import list_agent_files, load_agent_file
+from bullpen.component import mdns
 from bullpen.component.journal import Journal
 from bullpen.engines.programs import find_program
 from bullpen.engines.versions import PROGRAMS, is_enough, parse_version, written
@@ -27,7 +28,7 @@ from bullpen.hub.tasks import Tasks
 from bullpen.hub.threads import in_loose_thread
 from bullpen.model.agent import Agent
 from bullpen.model.agent_file import AgentFile
-from bullpen.model.component import CurrentTask, Level, Phase, Status
+from bullpen.model.component import CurrentTask, Interface, Level, Phase, PublicStatus, Status
 from bullpen.model.event import Draft
 from bullpen.model.launch import Launch
 from bullpen.model.task import Failed, Resting, Task
@@ -38,6 +39,7 @@ VERSION_SECONDS = 60.0
 LOOK_SECONDS = 5.0
 FREE_SECONDS = 30.0
 FOLLOW_SECONDS = 3600.0
+INTERFACES: tuple[Interface, ...] = get_args(Interface)  # an agent has them all
 LEVELS: tuple[Level, ...] = get_args(Level)  # the quietest last
 
 # Of a task's life; what it says and is told is none of the log's.
@@ -83,7 +85,8 @@ class Seats:
         self._supervisor = supervisor
         self._tasks = tasks
         self._home = supervisor.home
-        self.ports = Ports()
+        is_announced = supervisor.settings.discovery.method == "mdns"
+        self.ports = Ports(self._announce if is_announced else None)
         self._seats: dict[str, Seat] = {}
         self._configuring = asyncio.Lock()
         supervisor.starter.seating = self
@@ -132,6 +135,20 @@ class Seats:
         """Whether a task waits that goes on with one of its conversations."""
         tasks = list(self._tasks.board.live.values())  # also asked by threads
         return any(live.session.agent == name for live in tasks)
+
+    async def _announce(self, name: str, port: int) -> None:
+        await mdns.announce(
+            PublicStatus(
+                type="agent",
+                interfaces=INTERFACES,
+                name=name,
+                version=__version__,
+                state="starting",
+                uptime_seconds=0,
+                home_id=self._home.id,
+            ),
+            port,
+        )
 
     def _leave(self, name: str) -> None:
         self.ports.close(name)
@@ -220,7 +237,7 @@ class Seats:
         seat, task = self._seat(name), self._tasks.current(name)
         return Status(
             type="agent",
-            interfaces=("statusable", "taskable", "observable", "configurable"),
+            interfaces=INTERFACES,
             name=name,
             version=__version__,
             state=_phase(seat, task),
