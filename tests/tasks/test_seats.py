@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from bullpen.errors import BullpenError
+from bullpen.hub import sessions
 from bullpen.hub.seat_files import merge_variables
 from tests.conftest import wait_until
 from tests.hub.conftest import kill, together
@@ -171,9 +172,13 @@ def test_c3_a_port_in_use_names_its_owner_and_leaves_nothing(shared: Office) -> 
     shared.pen.stop("yves")
 
 
-def test_c3_a_port_that_is_lost_while_the_hub_is_away_is_an_error(office: Office) -> None:
+def test_c3_what_is_lost_while_the_hub_is_away_is_an_error(office: Office) -> None:
+    """A port that somebody else has taken; a file that makes no sense any more."""
     amy = office.seat("amy")
+    office.seat("ben")
     office.pen.kill_hub()
+    settled = office.pen.session("ben") / sessions.ENVIRONMENT
+    settled.write_text(json.dumps({**json.loads(settled.read_text()), "env": 1}))
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
@@ -190,6 +195,7 @@ def test_c3_a_port_that_is_lost_while_the_hub_is_away_is_an_error(office: Office
         found = office.status("amy")
         assert found["state"] == "error"
         assert f"pid {os.getpid()}" in found["log"][-1]["message"]
+        wait_until(lambda: office.status("ben")["state"] == "error")
     office.pen.client().post("agents", "amy", "restart")
     office.wait_ready("amy")
     assert amy.at_port.state() == "idle"

@@ -172,13 +172,15 @@ class Seats:
             found = await in_loose_thread(look)
         except BullpenError as error:
             seat.fail(_words(error))
-            return
         except OSError as error:  # a program of another machine's, say
             seat.fail(f"{agent.engine} cannot be started: {error.strerror}")
-            return
-        seat.stage = "ready"
-        seat.note("info", "takes tasks", engine=f"{agent.engine} {found}")
-        self._tasks.dispatch()
+        except Exception as error:  # top of a task: else it would be starting for ever
+            log.exception("an engine cannot be looked at")
+            seat.fail(f"a bug: {type(error).__name__}: {error}")
+        else:
+            seat.stage = "ready"
+            seat.note("info", "takes tasks", engine=f"{agent.engine} {found}")
+            self._tasks.dispatch()
 
     def is_ready(self, name: str) -> bool:
         """Whether it takes a task now, if it has none."""
