@@ -1,7 +1,9 @@
 """A component as a real process: how it starts, what it answers, how it leaves."""
 
+import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -12,6 +14,10 @@ from typing import Any
 
 import pytest
 
+from bullpen.component import ask as asking
+from bullpen.component.journal import Journal
+from bullpen.component.register import Register
+from bullpen.model.component import Registration
 from bullpen.paths import HUB
 from tests.api.conftest import ask, raw
 from tests.component.sample_process import Sample, is_listened_to, launch, running
@@ -142,6 +148,20 @@ def test_c1_a_name_that_another_process_has_stays_its_own(pen: Pen, port: int) -
             other.ask("POST", "/shutdown")
             other.wait_until_gone()
         assert "twin" in registered(pen)
+
+
+def test_c1_a_register_that_refuses_again_and_again_is_told_of_once(
+    pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = ["taken", "taken", "taken", "full", "taken"]
+    monkeypatch.setattr(asking, "request", lambda *_, **__: (409, {"message": refusals.pop(0)}))
+    said = Registration(name="x", kind="view", url="http://127.0.0.1:1", pid=1, version="1")
+    journal = Journal(logging.getLogger("test"))
+    register = Register(pen.home, said, journal)
+    while refusals:
+        asyncio.run(register._enter())
+    reasons = [entry.model_dump()["reason"] for entry in journal.entries()]
+    assert reasons == ["taken", "full", "taken"]
 
 
 # ── stages ──
