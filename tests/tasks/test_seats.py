@@ -331,7 +331,8 @@ def test_c4_autostart_is_with_the_hub(office: Office) -> None:
     office.wait_ready("auto")
     office.wait_ready("zero")  # what is wrong with another file does not stop it
     assert not {"hand", "wrong"} & set(office.pen.agents())
-    assert [line["agent"] for line in office.pen.logged("cannot start an agent")] == ["wrong"]
+    told = [entry for entry in office.ask("GET", "/status")[1]["log"] if entry["level"] == "error"]
+    assert [(entry["agent"], "prot" in entry["why"]) for entry in told] == [("wrong", True)]
     assert office.done(office.give("auto", "[[say hi]]"))["output"] == "hi"
 
 

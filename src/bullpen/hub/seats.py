@@ -361,9 +361,9 @@ class Seats:
             seat.note("info", "configured", live=list(done.live), restart=list(done.restart))
         return done
 
-    async def start_all(self) -> None:
-        """Those whose file says that they start with the hub; before, those leave that were told
-        to."""
+    async def start_all(self, journal: Journal) -> None:
+        """Those whose file says that they start with the hub; who cannot is in the hub's journal.
+        Before, those leave that were told to."""
         await self.resume()
         for name in await asyncio.to_thread(list_agent_files, self._home):
             live = self._supervisor.registry.find(name)
@@ -375,7 +375,7 @@ class Seats:
                     asked = Launch(kind="headless", name=name, cwd="/", env=dict(os.environ))
                     await self._supervisor.launch(asked)
             except BullpenError as error:
-                log.error("cannot start an agent", extra={"agent": name, "why": error.message})
+                journal.note("error", "cannot start an agent", agent=name, why=error.message)
 
 
 async def _logged(work: Coroutine[Any, Any, None], seat: Seat) -> None:
