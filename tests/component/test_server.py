@@ -115,6 +115,9 @@ def test_c1_a_component_registers_and_leaves_the_register(pen: Pen, port: int) -
         assert sample.ask("POST", "/shutdown").status == 202
         assert sample.wait_until_gone() == 0
         assert "amber" not in registered(pen)
+    log = ask(pen.home.socket(HUB), "GET", "/status").json["log"]
+    told = [entry["message"] for entry in log if entry.get("component") == "amber"]
+    assert told == ["a component came", "a component left"]  # and was not found to be gone
 
 
 def test_c1_a_hub_with_an_empty_register_is_told_again(port: int) -> None:
@@ -279,8 +282,13 @@ def test_c2_at_the_end_of_the_drain(
 
 def test_c2_a_later_word_counts(sample: Sample) -> None:
     sample.ask("POST", "/begin")
-    assert sample.ask("POST", "/shutdown", {"timeout_seconds": 3600}).status == 202
-    assert sample.ask("POST", "/shutdown", {"timeout_seconds": 0, "force": True}).status == 202
+    soon, later, now = ({"timeout_seconds": seconds, "force": True} for seconds in (0.5, 3600, 0))
+    told = time.monotonic()
+    for asked in (soon, later):
+        assert sample.ask("POST", "/shutdown", asked).status == 202
+    wait_until(lambda: time.monotonic() > told + 1)
+    assert sample.status()["state"] == "draining"
+    assert sample.ask("POST", "/shutdown", now).status == 202
     assert sample.wait_until_gone() == 0
 
 
