@@ -192,7 +192,9 @@ def test_c3_mistakes_are_told_with_line_and_key(
     assert f"amy.yaml:{line}  {key}  {message}" in caught.value.message
 
 
-def test_port_of_another_file_or_of_the_hub_is_refused(pen: Home) -> None:
+def test_port_of_another_file_or_of_the_hub_is_refused(
+    pen: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine = "role: coder\nport: 9001\n"
     write(pen, "bob", "port: 9002\nrole: [broken\n")
     write(pen, "amy", mine)
@@ -202,6 +204,8 @@ def test_port_of_another_file_or_of_the_hub_is_refused(pen: Home) -> None:
     assert problems(pen, "amy", mine) == told
     write(pen, "bob", "role: coder\n")
     assert problems(pen, "amy", mine) == []
+    monkeypatch.chdir(pen.root)  # its own file is not another, however it is named
+    assert check_agent_document(read(Path("agents/amy.yaml")), pen)[1] == []
     director = write(pen, "clock", "type: scheduler\nport: 9001\n", "directors")
     assert "directors/clock.yaml" in problems(pen, "amy", mine)[0][2]
     director.unlink()
