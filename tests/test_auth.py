@@ -96,6 +96,8 @@ def test_f4_value_comes_from_standard_input_and_is_kept_privately(
     ran = bullpen("auth", "set", name, stdin=f"{VALUE}\n")
     assert ran.code == 0
     assert hides(ran)
+    given = [VALUE in credentials.engine_variables(pen, engine).values() for engine in WAYS]
+    assert ran.out.endswith("from now on\n" if any(given) else "no agent gets it\n")
     assert credentials.load(pen, name) == VALUE
     file = pen.credentials / name
     assert file.stat().st_mode & 0o777 == 0o600
