@@ -552,6 +552,8 @@ def test_c2_without_force_the_task_goes_on(shared: Office) -> None:
     assert shared.task(task)["state"] == "working"
     assert cora.below_hub.state() == "draining"
     assert cora.below_hub.ask("POST", "/task", {"prompt": "x"}).status == 503
+    status, error = shared.launch("cora")
+    assert (status, "has not left yet" in error["message"]) == (409, True)
     shared.claude.release("cora")
     assert shared.done(task)["output"].endswith("whole")
     gone(shared, "cora")

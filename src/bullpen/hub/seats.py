@@ -136,6 +136,11 @@ class Seats:
         tasks = list(self._tasks.board.live.values())  # also asked by threads
         return any(live.session.agent == name for live in tasks)
 
+    def is_leaving(self, name: str) -> bool:
+        """Whether it was told to leave, and is still there."""
+        seat = self._seats.get(name)
+        return seat is not None and seat.is_draining
+
     async def _announce(self, name: str, port: int) -> None:
         await mdns.announce(
             PublicStatus(
