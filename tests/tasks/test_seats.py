@@ -354,7 +354,8 @@ def test_c5_what_holds_at_once_and_what_needs_a_start(shared: Office) -> None:
     status, done = put(shared, "rosa", wanted)
     assert (status, done["live"], done["restart"]) == (200, ["keep_open"], ["port", "labels"])
     shared.wait(shared.give("rosa", "[[say hi]]"), "idle")
-    assert rosa.at_port.state() == "working"  # still where it was
+    assert rosa.at_port.state() == "working"  # still where it was, and said so
+    assert shared.status("rosa")["config"]["port"] == rosa.at_port.port
     shared.pen.client().post("agents", "rosa", "restart", grace=0)
     shared.wait_ready("rosa")
     assert shared.seated("rosa", port).at_port.state() == "idle"

@@ -242,6 +242,8 @@ class Seats:
         live = self._supervisor.registry.get(name)
         worker = await asyncio.to_thread(run_plan.load_worker_or_plain, self._home, live.agent)
         seat, task = self._seat(name), self._tasks.current(name)
+        # Its file may say others by now: those hold from the next start on.
+        in_force = {"port": self.ports.number(name), "role": live.agent.role}
         return Status(
             type="agent",
             interfaces=INTERFACES,
@@ -252,7 +254,7 @@ class Seats:
             home_id=home_id,
             pid=os.getpid(),
             current_task=_current(task),
-            config=seat_files.shown_config(worker.file),
+            config=seat_files.shown_config(worker.file) | in_force,
             sandbox=worker.role.sandbox.model_dump(mode="json") if worker.is_sandboxed else None,
             log=seat.journal.entries(),
         )
