@@ -1,16 +1,19 @@
 """An agent's own file: what it may say, what wins over the role, what other files forbid."""
 
+import resource
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bullpen import credentials
 from bullpen.agent_files import (
     check_agent_document,
     list_agent_files,
     load_agent_file,
     session_directory,
+    write_agent_file,
 )
 from bullpen.check import check_data
 from bullpen.errors import BullpenError, Kind
@@ -189,7 +192,9 @@ def test_c3_mistakes_are_told_with_line_and_key(
     assert f"amy.yaml:{line}  {key}  {message}" in caught.value.message
 
 
-def test_port_of_another_file_or_of_the_hub_is_refused(pen: Home) -> None:
+def test_port_of_another_file_or_of_the_hub_is_refused(
+    pen: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine = "role: coder\nport: 9001\n"
     write(pen, "bob", "port: 9002\nrole: [broken\n")
     write(pen, "amy", mine)
@@ -199,6 +204,8 @@ def test_port_of_another_file_or_of_the_hub_is_refused(pen: Home) -> None:
     assert problems(pen, "amy", mine) == told
     write(pen, "bob", "role: coder\n")
     assert problems(pen, "amy", mine) == []
+    monkeypatch.chdir(pen.root)  # its own file is not another, however it is named
+    assert check_agent_document(read(Path("agents/amy.yaml")), pen)[1] == []
     director = write(pen, "clock", "type: scheduler\nport: 9001\n", "directors")
     assert "directors/clock.yaml" in problems(pen, "amy", mine)[0][2]
     director.unlink()
@@ -208,6 +215,23 @@ def test_port_of_another_file_or_of_the_hub_is_refused(pen: Home) -> None:
     director.unlink()
     pen.config_file.write_text("port: 9001\n")
     assert "config.yaml" in problems(pen, "amy", mine)[0][2]
+
+
+def test_c5_a_disk_without_room_is_said_with_the_file_and_keeps_the_old_one(pen: Home) -> None:
+    path = write(pen, "amy", "role: coder\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(BullpenError) as caught:
+            write_agent_file(pen, "amy", {"role": "coder", "port": 9001})
+        with pytest.raises(OSError, match="github-token"):
+            credentials.store(pen, "github-token", b"hush")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.kind is Kind.UNAVAILABLE
+    assert str(path) in caught.value.message
+    assert [each.name for each in pen.agents.iterdir()] == ["amy.yaml"]
+    assert path.read_text() == "role: coder\n"
 
 
 def test_model_of_claude_with_the_role_of_another_engine_is_refused(pen: Home) -> None:

@@ -16,6 +16,7 @@ from typing import ClassVar
 import pytest
 
 from bullpen import credentials
+from bullpen.component import ask
 from bullpen.component.redact import REDACTED, Redactor
 from bullpen.credentials import NAMES, SECRETS, WAYS, Login, find_login
 from bullpen.errors import BullpenError, Kind
@@ -95,6 +96,8 @@ def test_f4_value_comes_from_standard_input_and_is_kept_privately(
     ran = bullpen("auth", "set", name, stdin=f"{VALUE}\n")
     assert ran.code == 0
     assert hides(ran)
+    given = [VALUE in credentials.engine_variables(pen, engine).values() for engine in WAYS]
+    assert ran.out.endswith("from now on\n" if any(given) else "no agent gets it\n")
     assert credentials.load(pen, name) == VALUE
     file = pen.credentials / name
     assert file.stat().st_mode & 0o777 == 0o600
@@ -206,6 +209,19 @@ def test_f4_open_file_is_refused_with_the_fix(pen: Home, mode: int) -> None:
     assert credentials.engine_variables(pen, "claude") == {}
     file.chmod(0o600)
     assert credentials.load(pen, "gemini-api-key") == VALUE
+
+
+def test_f4_the_hubs_own_token_is_taken_from_a_private_file_only(pen: Home) -> None:
+    with pytest.raises(BullpenError, match="there is no"):
+        ask.owner_token(pen)
+    file = pen.credentials / "api-token"
+    file.write_text("hush\n")
+    file.chmod(0o640)
+    with pytest.raises(BullpenError) as caught:
+        ask.owner_token(pen)
+    assert (caught.value.kind, caught.value.hint) == (Kind.DENIED, f"chmod 600 {file}")
+    file.chmod(0o600)
+    assert ask.owner_token(pen) == "hush"
 
 
 def test_f4_open_directory_is_refused_with_the_fix(pen: Home) -> None:

@@ -99,6 +99,16 @@ def test_f1_the_scan_and_the_register_are_shown(pen: Pen, sample: Sample) -> Non
     assert row.split() == ["director", "sam", "idle", str(sample.port), "0.1.0", "own"]
 
 
+def test_f1_who_says_that_it_is_another_does_not_hide_that_one(
+    pen: Pen, sample: Sample, tmp_path: Path
+) -> None:
+    with reserved_port() as port:
+        set_range(pen, port)
+        with thief(pen, port, tmp_path / "stolen", as_other=False):
+            found = [one["port"] for one in discovered(pen) if one["name"] == "sam"]
+            assert sorted(found) == sorted([sample.port, port])
+
+
 def test_f1_filtered_by_interface(pen: Pen, sample: Sample) -> None:
     assert named(discovered(pen, "--interface", "taskable")) == {("director", "sam", "own")}
     assert named(discovered(pen, "--interface", "observable")) == {("hub", "hub", "own")}
@@ -262,6 +272,7 @@ def test_f3_a_working_one_is_not_interrupted_unless_one_says_so(pen: Pen, sample
 def test_f3_what_fails_does_not_hold_up_the_others(pen: Pen, sample: Sample) -> None:
     sample.ask("POST", "/begin")
     hub = pen.pid
+    pen.home.config_file.write_text("prot: 1\n")
     done = pen.cli("shutdown", "--all")
     assert done.code == 5
     assert "hub hub left" in done.out
@@ -430,11 +441,17 @@ def test_f3_kill_all_ends_a_holder_that_is_stopped(pen: Pen) -> None:
     assert not alive(program)
 
 
-def test_f3_kill_all_ends_a_component_that_the_register_does_not_have(pen: Pen) -> None:
+@pytest.mark.parametrize("place", ["in the range", "in a file, and the settings are broken"])
+def test_f3_kill_all_ends_a_component_that_the_register_does_not_have(pen: Pen, place: str) -> None:
     pen.kill_hub()
     with reserved_port() as port, running(pen.home, "stray", port) as stray:
         stray.wait_for("idle")
-        set_range(pen, port)
+        if place == "in the range":
+            set_range(pen, port)
+        else:
+            (pen.home.directors / "stray.yaml").write_text(f"port: {port}\n")
+            (pen.home.directors / "far.yaml").write_text("port: 99999\n")
+            pen.home.config_file.write_text("prot: 1\n")
         done = pen.cli("kill", "--all", "--json")
         assert done.code == 0, done.err
         assert ("component", "stray") in {(one["type"], one["name"]) for one in done.json}

@@ -8,9 +8,13 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bullpen.cli.commands import agent as agent_command
+from bullpen.errors import BullpenError, Kind
+from bullpen.paths import Home
 from tests.conftest import BULLPEN, Ran, wait_until
 from tests.engines.team import made_team
 from tests.hub.conftest import kill
@@ -596,11 +600,30 @@ def test_c4_agents_are_listed_from_files_and_from_what_runs(desk: Desk, hold: st
         (desk.pen.root / "agents" / f"{name}.yaml").unlink()
 
 
+class HubThatAnAgentLeaves:
+    """Its list still has the agent, and its next answer has not."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+
+    def get(self, *path: str) -> dict[str, Any]:
+        if path == ("agents",):
+            return {"agents": [{"name": "amy", "kind": "headless", "running": True, "role": "r"}]}
+        raise BullpenError("amy is not running", kind=Kind.CONFLICT)
+
+
+def test_c4_an_agent_that_leaves_while_it_is_listed_is_not_running(tmp_path: Path) -> None:
+    hub: Any = HubThatAnAgentLeaves(Home(tmp_path))
+    (row,) = agent_command._all(hub)
+    assert (row["role"], row["state"], row["running"]) == ("r", "not running", False)
+
+
 def test_c4_an_agent_of_a_role_needs_no_file(desk: Desk) -> None:
     desk.team.role("ann", sandbox={"enabled": False})
     ran = run(desk, "agent", "start", "temp", "--role", "ann")
     assert (ran.code, ran.out) == (0, 'temp takes tasks · bullpen task temp "…"\n'), ran.err
-    assert run(desk, "agent", "start", "temp", "--role", "ann").code == 5
+    again = run(desk, "agent", "start", "temp", "--role", "ann")
+    assert (again.code, "bullpen task temp" in again.err) == (5, True), again.err
     assert run(desk, "task", "temp", "[[say hi]]").out == "hi\n"
     assert run(desk, "agent", "stop", "temp").out == "temp has left · bullpen agent start temp\n"
     refused = run(desk, "agent", "start", "nofile")

@@ -53,7 +53,14 @@ def write_agent_file(home: Home, name: str, fields: Mapping[str, object]) -> Age
     found, problems = check_agent_document(parse(path, text), home)
     raise_if_any(f"agent {name}", problems)
     assert found is not None
-    write_atomically(path, text, mode=0o600)
+    try:
+        write_atomically(path, text, mode=0o600)
+    except OSError as error:
+        raise BullpenError(
+            f"cannot write {path}: {error.strerror}",
+            hint="the file is as it was",
+            kind=Kind.UNAVAILABLE,
+        ) from error
     return found
 
 

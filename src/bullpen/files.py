@@ -23,9 +23,11 @@ def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             beside.unlink()
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a full disk does not say whose
         raise
     flush_directory(path.parent)
 

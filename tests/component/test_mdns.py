@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from bullpen.component import mdns
 from bullpen.model.component import PublicStatus
 from tests.conftest import BULLPEN, wait_until
-from tests.hub.conftest import Pen, made_pen
+from tests.hub.conftest import Pen, made_pen, reserved_port
 
 STATUS = PublicStatus(
     type="view",
@@ -66,6 +67,25 @@ def test_f1_names_on_the_network_differ_between_homes_and_fit() -> None:
     assert mdns.instance_of(STATUS) != mdns.instance_of(other)
     long = STATUS.model_copy(update={"name": "ü" * 60})
     assert len(mdns.instance_of(long).encode()) <= 63
+
+
+WITHOUT = """
+import asyncio
+from bullpen.component import mdns
+from bullpen.model.component import PublicStatus
+asyncio.run(mdns.announce(PublicStatus(**%r), 9000))
+print(mdns.find())
+"""
+
+
+@pytest.mark.slow
+def test_f1_without_a_network_nothing_is_announced_and_nobody_heard() -> None:
+    words = ["unshare", "--net", "--map-root-user", sys.executable, "-c"]
+    code = WITHOUT % STATUS.model_dump()
+    done = subprocess.run([*words, code], capture_output=True, text=True, timeout=60, check=False)
+    if done.stderr.startswith("unshare: "):
+        pytest.skip(f"no network namespaces here: {done.stderr.strip()}")
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 # ── between two network namespaces ──
@@ -134,16 +154,24 @@ def use_mdns(pen: Pen) -> None:
 
 
 @pytest.mark.slow
-def test_f1_a_hub_is_heard_in_another_network(networks: tuple[str, str]) -> None:
+def test_f1_a_hub_and_its_agents_are_heard_in_another_network(networks: tuple[str, str]) -> None:
     here, there = networks
-    with made_pen() as own, made_pen() as other:
+    with made_pen() as own, made_pen() as other, reserved_port() as agent_port:
         for pen in (own, other):
             use_mdns(pen)
-        inside(here, own, "hub", "start")
+        (own.root / "roles" / "cat.yaml").write_text(
+            "name: cat\nagent_type: command\ncommand: [cat]\n"
+        )
+        (own.root / "agents" / "amy.yaml").write_text(f"role: cat\nport: {agent_port}\n")
+        inside(here, own, "agent", "start", "amy")
         port = json.loads((own.root / "hub.json").read_text())["port"]
 
+        wait_until(lambda: len(discovered(there, other)) == 2, 60)
+        agent, seen = discovered(there, other)
+        assert (agent["name"], agent["port"], agent["home"]) == ("amy", agent_port, "foreign")
+        assert "taskable" in agent["interfaces"]
+        inside(here, own, "agent", "stop", "amy")  # which is announced, too
         wait_until(lambda: len(discovered(there, other)) == 1, 60)
-        (seen,) = discovered(there, other)
         assert (seen["type"], seen["home"], seen["home_id"]) == ("hub", "foreign", own.home.id)
         assert (seen["address"], seen["port"]) == ("10.99.77.1", port)
         assert seen["state"] is None
@@ -154,7 +182,7 @@ def test_f1_a_hub_is_heard_in_another_network(networks: tuple[str, str]) -> None
         assert (mine["home"], mine["state"], mine["port"]) == ("own", "idle", port)
         assert inside(there, other, "discover", "--interface", "taskable").startswith("nothing")
 
-        inside(here, own, "hub", "stop")  # which is announced, too
+        inside(here, own, "hub", "stop")
         wait_until(lambda: discovered(there, other) == [], 60)
 
 

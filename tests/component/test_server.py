@@ -1,7 +1,9 @@
 """A component as a real process: how it starts, what it answers, how it leaves."""
 
+import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -12,6 +14,10 @@ from typing import Any
 
 import pytest
 
+from bullpen.component import ask as asking
+from bullpen.component.journal import Journal
+from bullpen.component.register import Register
+from bullpen.model.component import Registration
 from bullpen.paths import HUB
 from tests.api.conftest import ask, raw
 from tests.component.sample_process import Sample, is_listened_to, launch, running
@@ -109,6 +115,9 @@ def test_c1_a_component_registers_and_leaves_the_register(pen: Pen, port: int) -
         assert sample.ask("POST", "/shutdown").status == 202
         assert sample.wait_until_gone() == 0
         assert "amber" not in registered(pen)
+    log = ask(pen.home.socket(HUB), "GET", "/status").json["log"]
+    told = [entry["message"] for entry in log if entry.get("component") == "amber"]
+    assert told == ["a component came", "a component left"]  # and was not found to be gone
 
 
 def test_c1_a_hub_with_an_empty_register_is_told_again(port: int) -> None:
@@ -142,6 +151,20 @@ def test_c1_a_name_that_another_process_has_stays_its_own(pen: Pen, port: int) -
             other.ask("POST", "/shutdown")
             other.wait_until_gone()
         assert "twin" in registered(pen)
+
+
+def test_c1_a_register_that_refuses_again_and_again_is_told_of_once(
+    pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = ["taken", "taken", "taken", "full", "taken"]
+    monkeypatch.setattr(asking, "request", lambda *_, **__: (409, {"message": refusals.pop(0)}))
+    said = Registration(name="x", kind="view", url="http://127.0.0.1:1", pid=1, version="1")
+    journal = Journal(logging.getLogger("test"))
+    register = Register(pen.home, said, journal)
+    while refusals:
+        asyncio.run(register._enter())
+    reasons = [entry.model_dump()["reason"] for entry in journal.entries()]
+    assert reasons == ["taken", "full", "taken"]
 
 
 # ── stages ──
@@ -259,8 +282,13 @@ def test_c2_at_the_end_of_the_drain(
 
 def test_c2_a_later_word_counts(sample: Sample) -> None:
     sample.ask("POST", "/begin")
-    assert sample.ask("POST", "/shutdown", {"timeout_seconds": 3600}).status == 202
-    assert sample.ask("POST", "/shutdown", {"timeout_seconds": 0, "force": True}).status == 202
+    soon, later, now = ({"timeout_seconds": seconds, "force": True} for seconds in (0.5, 3600, 0))
+    told = time.monotonic()
+    for asked in (soon, later):
+        assert sample.ask("POST", "/shutdown", asked).status == 202
+    wait_until(lambda: time.monotonic() > told + 1)
+    assert sample.status()["state"] == "draining"
+    assert sample.ask("POST", "/shutdown", now).status == 202
     assert sample.wait_until_gone() == 0
 
 

@@ -113,6 +113,35 @@ def test_f2_new_ones_are_looked_for_every_thirty_seconds(monkeypatch: pytest.Mon
     assert polls == [5, 10, 15, 20, 25, 35, 40, 45, 50, 55]
 
 
+async def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_f1_those_that_are_announced_here_are_asked_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: set[int] = set()
+
+    def scan(ports: set[int]) -> list[Found]:
+        asked.update(ports)
+        return [one for one in (IDLE, BUSY) if one.port in ports]
+
+    monkeypatch.setattr(watcher, "scan", scan)
+    silent = [replace(IDLE, state=None), replace(IDLE, port=9111, address="10.0.0.1")]
+    watching = Watcher([], listen=lambda: silent)
+
+    async def story() -> None:
+        work = asyncio.create_task(watching.run())
+        await eventually(lambda: IDLE.key in watching.picture)
+        work.cancel()
+
+    asyncio.run(story())
+    assert watching.picture[IDLE.key].last.state == "idle"
+    assert asked == {IDLE.port}
+
+
 # ── real ones ──
 
 
@@ -121,12 +150,6 @@ def pen() -> Iterator[Pen]:
     with made_pen() as made:
         made.start()
         yield made
-
-
-async def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.slow

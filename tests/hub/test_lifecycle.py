@@ -468,9 +468,12 @@ def test_b1_port_is_the_highest_free_one_that_nobody_claims() -> None:
     with made_pen(with_port=False) as pen:
         (pen.root / "agents" / "web.yaml").write_text("port: 9199\n")
         (pen.root / "directors" / "issues.yaml").write_text("x:\n  port: 9198\n")
+        # As `PUT /config` writes it.
+        (pen.root / "agents" / "api.yaml").write_text('{\n  "role": "r",\n  "port": 9197\n}\n')
+        (pen.root / "agents" / "odd.yaml").mkdir()
         with place.bind_port(pen.home, None) as first, place.bind_port(pen.home, None) as second:
             ports = [found.getsockname()[1] for found in (first, second)]
-        assert 9000 <= ports[1] < ports[0] < 9198
+        assert 9000 <= ports[1] < ports[0] < 9197
 
 
 def test_b1_port_of_the_last_hub_is_kept_or_the_start_fails(pen: Pen) -> None:

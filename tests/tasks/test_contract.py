@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.conftest import HANDSHAKE, ask, raw
+from tests.api.conftest import HANDSHAKE, ask, raw, token_of
 from tests.conftest import wait_until
 from tests.tasks.office import OVER, Office, Seated, Side, made_office, running
 
@@ -69,10 +69,12 @@ def test_c1_the_owner_sees_all_of_an_agent(side: Side, office: Office) -> None:
     assert [entry["message"] for entry in found["log"]][:2] == ["started", "takes tasks"]
 
 
-def test_c1_anybody_sees_only_that_it_is_there(side: Side) -> None:
-    answer = side.ask("GET", "/status", token="")
-    assert answer.status == 200
-    assert set(answer.json) == PUBLIC
+def test_c1_anybody_sees_only_that_it_is_there(side: Side, office: Office) -> None:
+    for token in ("", token_of(office.pen.home, "bob")):
+        answer = side.ask("GET", "/status", token=token)
+        assert answer.status == 200
+        assert set(answer.json) == PUBLIC
+    assert set(side.ask("GET", "/status", token=token_of(office.pen.home, "amy")).json) == STATUS
     refused(side.ask("GET", "/status", token="wrong"), 401, "unauthorized", again=False)
 
 

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from bullpen.cli.components import look
 from bullpen.hub import guard
 from bullpen.hub.ports import PORT
+from bullpen.settings import Discovery, Settings
 from tests.api.conftest import Client, connect
 from tests.conftest import wait_until
 from tests.tasks.office import OVER, made_office, running
+
+NARROW = Settings(discovery=Discovery(port_range="1-1"))
 
 
 def test_c4_two_homes_side_by_side_do_not_mix(tmp_path: Path) -> None:
@@ -23,6 +27,11 @@ def test_c4_two_homes_side_by_side_do_not_mix(tmp_path: Path) -> None:
         homes = [side.ask("GET", "/status", token="").json["home_id"] for side in sides]
         assert homes == [one.pen.home.id, two.pen.home.id]
         assert homes[0] != homes[1]
+        # Whatever the range is, a home finds its own.
+        for office, side in zip((one, two), sides, strict=True):
+            found = [each.found for each in look(office.pen.home, NARROW)]
+            agents = {(each.name, each.port) for each in found if each.type == "agent"}
+            assert agents == {("amy", side.port)}
         for side, other in zip(sides, reversed(sides), strict=True):
             assert side.ask("GET", "/history", token=other.token).status == 401
             assert side.ask("POST", "/shutdown", token=other.token).status == 401
@@ -35,7 +44,7 @@ def test_c4_two_homes_side_by_side_do_not_mix(tmp_path: Path) -> None:
         # A port that the other home has is not taken over.
         two.write_file("bob", port=sides[0].port)
         status, error = two.launch("bob")
-        assert status == 503
+        assert (status, error["error"]) == (422, "command_failed")  # a command then exits with 1
         assert f"pid {one.pen.pid}" in error["message"]
         assert sides[0].ask("POST", "/shutdown").status == 202
         wait_until(lambda: not running(one, "amy"))

@@ -6,10 +6,11 @@ either: the token goes only to ports that this user's own processes listen on (`
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bullpen import proc
+from bullpen.agent_files import claimed_ports
 from bullpen.client import components as register
 from bullpen.component import ask, mdns
 from bullpen.component.discovery import Found, scan
@@ -31,23 +32,33 @@ class Seen:
     is_registered: bool = False
 
 
-def look(home: Home) -> list[Seen]:
-    """Everything that serves on this machine, by type and name; this home's first."""
-    settings = load_settings(home.config_file)
+def look(home: Home, settings: Settings) -> list[Seen]:
+    """Everything that serves on this machine, by type and name; this home's first. Also outside of
+    the range: what this home's files give a port, and what the hub was told of."""
     known = _registered(home)
-    ports = {*settings.discovery.ports, *_hub_port(home)}
-    found = {one.key: one for one in scan(ports | {one.port for one in known if one.port})}
-    for heard in _announced(settings, found.values()):
-        found.setdefault(heard.key, heard)
+    named = {port for _, port in claimed_ports(home) if 0 < port < 1 << 16}
+    told = {one.port for one in known if one.port}
+    found = scan({*settings.discovery.ports, *_hub_port(home), *named, *told})
+    found += _announced(settings, found)
     home_id = home.id
-    seen = {key: Seen(one) for key, one in found.items()}
+    # By their port, too: anybody can say that it is one of ours, and must not hide that one.
+    seen = {(one.key, one.port): Seen(one) for one in found}
     for one in known:
         silent = Found(one.port or 0, one.kind, one.name, one.version, None, (), home_id)
-        seen[silent.key] = Seen(found.get(silent.key, silent), is_registered=True)
+        there = seen.get((silent.key, silent.port), Seen(silent))
+        seen[silent.key, silent.port] = replace(there, is_registered=True)
     return sorted(
         seen.values(),
         key=lambda one: (not one.found.is_own(home_id), one.found.type, one.found.name),
     )
+
+
+def settings_or_defaults(home: Home) -> Settings:
+    """For who ends things: a mistake in a file is no reason to let them run."""
+    try:
+        return load_settings(home.config_file)
+    except BullpenError:
+        return Settings()
 
 
 def _registered(home: Home) -> list[register.Registered]:
@@ -69,7 +80,8 @@ def _announced(settings: Settings, found: Iterable[Found]) -> list[Found]:
     known = {one.key for one in found}
     heard = [one for one in mdns.find() if one.key not in known]
     here = scan({one.port for one in heard if one.address == LOOPBACK})
-    return [*here, *heard]  # the first of a key counts
+    answered = {one.key for one in here}
+    return [*here, *(one for one in heard if one.key not in answered)]
 
 
 def _hub_port(home: Home) -> set[int]:
@@ -86,7 +98,7 @@ def processes(home: Home) -> list[register.Process]:
         register.Process("component", one.name, one.pid, one.start_time)
         for one in register.registered(home)
     ]
-    for seen in look(home):
+    for seen in look(home, settings_or_defaults(home)):
         one = seen.found
         is_other = one.type not in ("hub", "agent") and not seen.is_registered
         if is_other and one.state is not None and one.is_own(home.id):

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from bullpen import credentials
 from bullpen.component import ports
 from bullpen.errors import BullpenError, Kind
 from bullpen.paths import Home
@@ -80,14 +81,15 @@ def request(
 
 
 def owner_token(home: Home) -> str:
-    """What opens the home's servers; the hub makes it."""
-    path = home.credentials / "api-token"
-    try:
-        return path.read_text().strip()
-    except FileNotFoundError as error:
+    """What opens the home's servers; the hub makes it. One that others can read is refused."""
+    found = credentials.load(home, credentials.API_TOKEN)
+    if found is None:
         raise BullpenError(
-            f"there is no {path}", hint="the hub makes it: bullpen hub start", kind=Kind.UNAVAILABLE
-        ) from error
+            f"there is no {home.credentials / credentials.API_TOKEN}",
+            hint="the hub makes it: bullpen hub start",
+            kind=Kind.UNAVAILABLE,
+        )
+    return found
 
 
 async def follow(path: Path, target: str, silence_seconds: float) -> AsyncIterator[dict[str, Any]]:

@@ -31,6 +31,7 @@ ANSWER_SECONDS = 1.0
 MOST = 200  # announcements that are looked at; a flood of them costs no more
 LABEL_BYTES = 63
 ID_CHARACTERS = 8
+NO_NETWORK = (OSError, RuntimeError)  # the latter is the library's word for no interface at all
 
 
 def text_of(status: PublicStatus) -> dict[str, str]:
@@ -102,12 +103,12 @@ async def announce(status: PublicStatus, port: int) -> None:
     try:
         async with announced(status, port):
             await asyncio.Event().wait()
-    except OSError as error:
+    except NO_NETWORK as error:
         log.warning("cannot be announced by mDNS", extra={"reason": str(error)})
 
 
 def find(seconds: float = LISTEN_SECONDS) -> list[Found]:
-    """Who announces itself within the time, on any network of this machine."""
+    """Who announces itself within the time, on any network of this machine; nobody without one."""
     from zeroconf import ServiceBrowser, ServiceStateChange, Zeroconf
 
     names: dict[str, None] = {}
@@ -117,7 +118,11 @@ def find(seconds: float = LISTEN_SECONDS) -> list[Found]:
         if state_change is ServiceStateChange.Added and len(names) < MOST:
             names[name] = None
 
-    network = Zeroconf()
+    try:
+        network = Zeroconf()
+    except NO_NETWORK as error:
+        log.warning("cannot listen for mDNS", extra={"reason": str(error)})
+        return []
     try:
         browser = ServiceBrowser(network, SERVICE, handlers=[heard])
         time.sleep(seconds)  # there is no end of announcements to wait for

@@ -24,6 +24,7 @@ class Register:
         self._said = said
         self._journal = journal
         self._is_in = False
+        self._refusal = ""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -45,8 +46,10 @@ class Register:
 
     async def _enter(self) -> bool:
         status, answer = await self._ask("POST", "/components", self._said.model_dump())
-        if status not in (0, 201):
-            self._journal.note("warn", "not registered", reason=str(answer.get("message")))
+        reason = "" if status in (0, 201) else str(answer.get("message"))
+        if reason and reason != self._refusal:  # not again and again: the journal is short
+            self._journal.note("warn", "not registered", reason=reason)
+        self._refusal = reason
         return status == 201
 
     async def _ask(self, method: str, target: str, body: Any = None) -> tuple[int, Any]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from bullpen.component import ask
 from bullpen.component.discovery import Found, scan
+from bullpen.component.ports import LOOPBACK
 
 log = logging.getLogger("bullpen.watcher")
 
@@ -83,7 +84,8 @@ def _interval(found: Found) -> float:
 
 
 class Watcher:
-    """The loop. `picture` and `agents` are replaced as a whole; `changed` is called after it."""
+    """The loop. `picture` and `agents` are replaced as a whole; `changed` is called after it.
+    `listen` finds those at other ports, and may take its time: `mdns.find`, say."""
 
     def __init__(
         self,
@@ -92,6 +94,7 @@ class Watcher:
         changed: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         look_seconds: float = LOOK_FOR_NEW_SECONDS,
+        listen: Callable[[], Iterable[Found]] | None = None,
     ) -> None:
         self.picture: Picture = {}
         self.agents: Mapping[str, dict[str, Any]] = {}
@@ -102,12 +105,15 @@ class Watcher:
         self._clock = clock
         self._look_at = clock()
         self._look_seconds = look_seconds
+        self._listen = listen
         self._is_stale = asyncio.Event()  # something happened to an agent
 
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._poll(), name="poll components")
+            if self._listen is not None:
+                tasks.create_task(self._hear(self._listen), name="listen for components")
             if self._hub_socket is not None:
                 tasks.create_task(self._follow(self._hub_socket), name="follow the hub")
                 tasks.create_task(self._refresh(self._hub_socket), name="read agents")
@@ -118,7 +124,8 @@ class Watcher:
         while True:
             await self.step()
             soonest = min([self._look_at, *(one.due for one in self.picture.values())])
-            await asyncio.sleep(max(0.01, soonest - self._clock()))
+            # No longer than one that is heard of meanwhile may wait.
+            await asyncio.sleep(min(max(0.01, soonest - self._clock()), IDLE_SECONDS))
 
     async def step(self) -> None:
         """Ask all who are due; look for new ones if it is time."""
@@ -133,6 +140,15 @@ class Watcher:
             return
         found = await asyncio.to_thread(scan, places)
         self._show(polled(self.picture, keys, found, self._clock()))
+
+    async def _hear(self, listen: Callable[[], Iterable[Found]]) -> None:
+        """Those of this machine are asked themselves: an announcement says no state."""
+        while True:
+            heard = await asyncio.to_thread(listen)
+            places = {one.port for one in heard if one.address == LOOPBACK}
+            found = await asyncio.to_thread(scan, places)
+            self._show(answered(self.picture, found, self._clock()))
+            await asyncio.sleep(self._look_seconds)
 
     def _show(self, picture: Picture) -> None:
         before = {key: (one.last, one.health) for key, one in self.picture.items()}

@@ -173,7 +173,8 @@ async def _serve(
         await asyncio.sleep(0.001)
     _tell(ready, {"ok": True, "pid": os.getpid(), "version": __version__})
     log.info("serving", extra={"pid": os.getpid(), "port": hub.port, "agents": len(list(registry))})
-    beside = (upkeep.run(), hub.usage.run(), hub.budgets.run(), hub.seats.start_all())
+    seating = hub.seats.start_all(hub.components.journal)
+    beside = (upkeep.run(), hub.usage.run(), hub.budgets.run(), seating)
     tending = [*map(asyncio.create_task, beside)]
     await _over(serving, hub)
     _cancel(*tending, reading)

@@ -17,6 +17,7 @@ from bullpen.paths import HUB, Home
 
 PORTS = range(9199, 8999, -1)  # the highest free one
 ANOTHER = "choose another: port in config.yaml, or BULLPEN_PORT (running agents know the old one)"
+PORT = re.compile(r"\bport[\"']?\s*:\s*([0-9]{1,5})\b")  # in YAML, and in JSON, which is YAML
 LOCK_SECONDS = 0.2
 LOOK_AGAIN_SECONDS = 0.005
 
@@ -146,10 +147,11 @@ def _boot_id() -> str | None:
 
 
 def _claimed_ports(home: Home) -> set[int]:
-    """Ports that an agent's or a director's file names."""
+    """Ports that an agent's or a director's file names, in whatever block of it. One too many does
+    no harm, and what cannot be read claims none."""
     found: set[int] = set()
     for directory in (home.agents, home.directors):
         for path in (*directory.glob("*.yaml"), *directory.glob("*/*.yaml")):
-            text = path.read_text(errors="replace")
-            found |= {int(port) for port in re.findall(r"^\s*port:\s*([0-9]{1,5})\b", text, re.M)}
+            with contextlib.suppress(OSError):
+                found |= {int(port) for port in PORT.findall(path.read_text(errors="replace"))}
     return found

@@ -7,6 +7,7 @@ request; the guard puts the agent's name in front of the path.
 
 import asyncio
 import socket
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from bullpen.component.ports import listen, not_ours
+from bullpen.errors import Kind
 
 PORT = "port"
 LEAVE_SECONDS = 2.0  # for answers under way when an agent leaves
@@ -25,12 +27,23 @@ class _Port:
     listener: socket.socket
     state: dict[str, Any] = field(default_factory=dict)  # of every request that comes in there
     server: asyncio.AbstractServer | None = None
+    announcing: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        (self.server or self.listener).close()
+        if self.announcing is not None:
+            self.announcing.cancel()
+
+
+Announce = Callable[[str, int], Coroutine[Any, Any, None]]
 
 
 class Ports:
-    """All that are open; lives on one event loop."""
+    """All that are open; lives on one event loop. `announce` tells others of one until it is
+    cancelled."""
 
-    def __init__(self) -> None:
+    def __init__(self, announce: Announce | None = None) -> None:
+        self._announce = announce
         self._ports: dict[str, _Port] = {}
         self._config: uvicorn.Config | None = None
         self._server_state = ServerState()
@@ -44,8 +57,12 @@ class Ports:
         try:
             listener = listen(number)
         except OSError as error:
-            raise not_ours(number, error, f"set another port in agents/{name}.yaml") from error
+            hint = f"set another port in agents/{name}.yaml"
+            raise not_ours(number, error, hint, Kind.COMMAND_FAILED) from error
         port = self._ports[name] = _Port(number, listener, {PORT: name})
+        if self._announce is not None:
+            telling = self._announce(name, number)
+            port.announcing = asyncio.create_task(telling, name=f"announce {name}")
         if self._config is not None:
             await self._accept(name, port)
 
@@ -54,7 +71,7 @@ class Ports:
         port = self._ports.pop(name, None)
         if port is None:
             return
-        (port.server or port.listener).close()
+        port.close()
         inside = [c for c in self._server_state.connections if c.app_state is port.state]
         for each in inside:
             each.shutdown()
@@ -76,7 +93,7 @@ class Ports:
     def leave(self) -> None:
         """The hub stops: nobody is let in any more."""
         for port in self._ports.values():
-            (port.server or port.listener).close()
+            port.close()
         self._ports.clear()
 
     async def _accept(self, name: str, port: _Port) -> None:

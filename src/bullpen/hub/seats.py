@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 
 from bullpen import __version__, proc
 from bullpen.agent_files import list_agent_files, load_agent_file
+from bullpen.component import mdns
 from bullpen.component.journal import Journal
 from bullpen.engines.programs import find_program
 from bullpen.engines.versions import PROGRAMS, is_enough, parse_version, written
@@ -27,7 +28,7 @@ from bullpen.hub.tasks import Tasks
 from bullpen.hub.threads import in_loose_thread
 from bullpen.model.agent import Agent
 from bullpen.model.agent_file import AgentFile
-from bullpen.model.component import CurrentTask, Level, Phase, Status
+from bullpen.model.component import CurrentTask, Interface, Level, Phase, PublicStatus, Status
 from bullpen.model.event import Draft
 from bullpen.model.launch import Launch
 from bullpen.model.task import Failed, Resting, Task
@@ -38,6 +39,7 @@ VERSION_SECONDS = 60.0
 LOOK_SECONDS = 5.0
 FREE_SECONDS = 30.0
 FOLLOW_SECONDS = 3600.0
+INTERFACES: tuple[Interface, ...] = get_args(Interface)  # an agent has them all
 LEVELS: tuple[Level, ...] = get_args(Level)  # the quietest last
 
 # Of a task's life; what it says and is told is none of the log's.
@@ -83,7 +85,8 @@ class Seats:
         self._supervisor = supervisor
         self._tasks = tasks
         self._home = supervisor.home
-        self.ports = Ports()
+        is_announced = supervisor.settings.discovery.method == "mdns"
+        self.ports = Ports(self._announce if is_announced else None)
         self._seats: dict[str, Seat] = {}
         self._configuring = asyncio.Lock()
         supervisor.starter.seating = self
@@ -133,6 +136,25 @@ class Seats:
         tasks = list(self._tasks.board.live.values())  # also asked by threads
         return any(live.session.agent == name for live in tasks)
 
+    def is_leaving(self, name: str) -> bool:
+        """Whether it was told to leave, and is still there."""
+        seat = self._seats.get(name)
+        return seat is not None and seat.is_draining
+
+    async def _announce(self, name: str, port: int) -> None:
+        await mdns.announce(
+            PublicStatus(
+                type="agent",
+                interfaces=INTERFACES,
+                name=name,
+                version=__version__,
+                state="starting",
+                uptime_seconds=0,
+                home_id=self._home.id,
+            ),
+            port,
+        )
+
     def _leave(self, name: str) -> None:
         self.ports.close(name)
         seat = self._seats.pop(name, None)
@@ -155,13 +177,15 @@ class Seats:
             found = await in_loose_thread(look)
         except BullpenError as error:
             seat.fail(_words(error))
-            return
         except OSError as error:  # a program of another machine's, say
             seat.fail(f"{agent.engine} cannot be started: {error.strerror}")
-            return
-        seat.stage = "ready"
-        seat.note("info", "takes tasks", engine=f"{agent.engine} {found}")
-        self._tasks.dispatch()
+        except Exception as error:  # top of a task: else it would be starting for ever
+            log.exception("an engine cannot be looked at")
+            seat.fail(f"a bug: {type(error).__name__}: {error}")
+        else:
+            seat.stage = "ready"
+            seat.note("info", "takes tasks", engine=f"{agent.engine} {found}")
+            self._tasks.dispatch()
 
     def is_ready(self, name: str) -> bool:
         """Whether it takes a task now, if it has none."""
@@ -218,9 +242,11 @@ class Seats:
         live = self._supervisor.registry.get(name)
         worker = await asyncio.to_thread(run_plan.load_worker_or_plain, self._home, live.agent)
         seat, task = self._seat(name), self._tasks.current(name)
+        # Its file may say others by now: those hold from the next start on.
+        in_force = {"port": self.ports.number(name), "role": live.agent.role}
         return Status(
             type="agent",
-            interfaces=("statusable", "taskable", "observable", "configurable"),
+            interfaces=INTERFACES,
             name=name,
             version=__version__,
             state=_phase(seat, task),
@@ -228,7 +254,7 @@ class Seats:
             home_id=home_id,
             pid=os.getpid(),
             current_task=_current(task),
-            config=seat_files.shown_config(worker.file),
+            config=seat_files.shown_config(worker.file) | in_force,
             sandbox=worker.role.sandbox.model_dump(mode="json") if worker.is_sandboxed else None,
             log=seat.journal.entries(),
         )
@@ -342,9 +368,9 @@ class Seats:
             seat.note("info", "configured", live=list(done.live), restart=list(done.restart))
         return done
 
-    async def start_all(self) -> None:
-        """Those whose file says that they start with the hub; before, those leave that were told
-        to."""
+    async def start_all(self, journal: Journal) -> None:
+        """Those whose file says that they start with the hub; who cannot is in the hub's journal.
+        Before, those leave that were told to."""
         await self.resume()
         for name in await asyncio.to_thread(list_agent_files, self._home):
             live = self._supervisor.registry.find(name)
@@ -356,7 +382,7 @@ class Seats:
                     asked = Launch(kind="headless", name=name, cwd="/", env=dict(os.environ))
                     await self._supervisor.launch(asked)
             except BullpenError as error:
-                log.error("cannot start an agent", extra={"agent": name, "why": error.message})
+                journal.note("error", "cannot start an agent", agent=name, why=error.message)
 
 
 async def _logged(work: Coroutine[Any, Any, None], seat: Seat) -> None:

@@ -61,6 +61,10 @@ class Seating(Protocol):
         """Whether a task waits that only this agent can do."""
         ...
 
+    def is_leaving(self, name: str) -> bool:
+        """Whether it was told to leave, and is still there."""
+        ...
+
 
 @dataclass
 class Starter:
@@ -112,11 +116,15 @@ class Starter:
         if name in self.registry.broken:
             raise BullpenError(self.registry.broken[name], kind=Kind.CONFLICT)
         if self.registry.is_taken(name, run):
-            raise BullpenError(
-                f"{name} is running",
-                hint=f"bullpen attach {name} · or another --name",
-                kind=Kind.CONFLICT,
-            )
+            live = self.registry.find(name)
+            takes_tasks = live is not None and live.agent.kind == "headless"
+            what, hint = f"{name} is running", f"bullpen attach {name}"
+            if takes_tasks:
+                hint = f'bullpen task {name} "…"'
+            if self.seating is not None and self.seating.is_leaving(name):
+                what = f"{name} leaves, and has not left yet"
+                hint = f"wait for its task, or end it: bullpen agent stop {name} --force"
+            raise BullpenError(what, hint=f"{hint} · or another name", kind=Kind.CONFLICT)
 
     # ── the steps ──
 

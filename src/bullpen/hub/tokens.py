@@ -10,8 +10,6 @@ from bullpen.files import create_once
 from bullpen.model.agent import Agent
 from bullpen.paths import Home
 
-OWNER_FILE = "api-token"
-
 
 def new_token() -> str:
     """256 random bits, recognisable as ours."""
@@ -25,10 +23,10 @@ def hash_of(token: str) -> str:
 
 def owner_token(home: Home) -> str:
     """The owner's, made on first use. One that others can read is refused."""
-    found = credentials.load(home, OWNER_FILE)
+    found = credentials.load(home, credentials.API_TOKEN)
     if found is None:
-        create_once(home.credentials / OWNER_FILE, f"{new_token()}\n".encode())
-        found = credentials.load(home, OWNER_FILE)
+        create_once(home.credentials / credentials.API_TOKEN, f"{new_token()}\n".encode())
+        found = credentials.load(home, credentials.API_TOKEN)
     assert found is not None
     return found
 

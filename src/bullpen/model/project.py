@@ -33,7 +33,7 @@ def check_repository(text: str) -> str:
         )
     user = (url["user"] or "") if url else ""
     if ":" in user or (user and text.startswith("http")):
-        raise ValueError("holds a credential · bullpen auth set github-token, or gitlab-token")
+        raise ValueError("holds a credential · leave it out, and give it to git (gitcredentials)")
     return text
 
 

@@ -76,7 +76,7 @@ def stop(name: str, timeout: str | None, force: bool, as_json: bool) -> None:
     elif has_left:
         output.write(f"{name} has left · bullpen agent start {name}")
     else:
-        task = tasks.phase(hub, name)["current_task"]
+        task = _current_task(hub, name)
         what = f"task {task['id']} is over · bullpen task cancel {task['id']}" if task else "it can"
         output.write(f"{name} takes no more tasks, and leaves when {what}")
 
@@ -102,11 +102,26 @@ def _wait_gone(hub: HubClient, name: str, drain_seconds: float) -> bool:
         if now > deadline:
             return False
         if now > drained + 1:
-            task = tasks.phase(hub, name)["current_task"]
+            task = _current_task(hub, name)
             if task is not None and tasks.get(hub, task["id"]).state != "cancelling":
                 return False
         time.sleep(LOOK_AGAIN_SECONDS)
     return True
+
+
+def _find_status(hub: HubClient, name: str) -> dict[str, Any] | None:
+    """How it is; None if it has left in this moment."""
+    try:
+        return tasks.phase(hub, name)
+    except BullpenError as error:
+        if error.kind not in (Kind.CONFLICT, Kind.NOT_FOUND):
+            raise
+        return None
+
+
+def _current_task(hub: HubClient, name: str) -> dict[str, Any] | None:
+    status = _find_status(hub, name)
+    return status["current_task"] if status is not None else None
 
 
 @command.command("list")
@@ -144,18 +159,18 @@ def _all(hub: HubClient) -> list[dict[str, Any]]:
 
 
 def _row(hub: HubClient, name: str, agent: dict[str, Any] | None, has_file: bool) -> dict[str, Any]:
+    status = _find_status(hub, name) if agent is not None and agent["running"] else None
     row: dict[str, Any] = {
         "name": name,
-        "role": None,
+        "role": agent["role"] if agent is not None else None,
         "state": "not running",
         "task": None,
         "port": None,
+        "why": None,
+        "running": status is not None,
+        "has_file": has_file,
     }
-    row |= {"why": None, "running": bool(agent and agent["running"]), "has_file": has_file}
-    if agent is not None:
-        row["role"] = agent["role"]
-    if row["running"]:
-        status = tasks.phase(hub, name)
+    if status is not None:
         task = status["current_task"]
         row |= {
             "state": status["state"],

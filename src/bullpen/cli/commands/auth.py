@@ -21,8 +21,9 @@ def complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: str
 def command() -> None:
     """Keep credentials for agents, and log in for them.
 
-    They are files in the home that only you can read, and reach an agent's program in
-    its environment. What is not set here is left to the program's own login.
+    They are files in the home that only you can read. Those of engines reach an agent's
+    program in its environment, the forges' reach no agent. What is not set here is left to
+    the program's own login.
     """
 
 
@@ -57,7 +58,9 @@ def set_(name: str, words: tuple[str, ...], forge: str | None, as_json: bool) ->
     elif name == credentials.IDENTITY:
         output.write(f"agents started from now on commit as {_commits_as(home)}")
     else:
-        output.write(f"{name} is {'replaced' if was_set else 'set'} · agents started from now on")
+        is_given = any(name in ways.gives.values() for ways in credentials.WAYS.values())
+        use = "for agents started from now on" if is_given else "no agent gets it"
+        output.write(f"{name} is {'replaced' if was_set else 'set'} · {use}")
 
 
 @command.command()

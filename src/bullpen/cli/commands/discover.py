@@ -9,6 +9,7 @@ from bullpen.cli.components import look
 from bullpen.component.discovery import having
 from bullpen.model.component import Interface
 from bullpen.paths import current_home
+from bullpen.settings import load_settings
 
 HEADERS = ("TYPE", "NAME", "STATE", "PORT", "VERSION", "HOME")
 
@@ -23,7 +24,7 @@ def command(interface: Interface | None, as_json: bool) -> None:
     are shown as foreign."""
     home = current_home()
     home_id = home.id
-    seen = look(home)
+    seen = look(home, load_settings(home.config_file))
     shown = having([one.found for one in seen], interface)
     if as_json:
         output.write_json(
@@ -46,12 +47,12 @@ def command(interface: Interface | None, as_json: bool) -> None:
     if not shown:
         output.write("nothing serves here · bullpen hub start")
         return
-    registered = {one.found.key for one in seen if one.is_registered}
+    registered = {one.found for one in seen if one.is_registered}
     rows = [
         (
             one.type,
             one.name,
-            one.state or ("no answer" if one.key in registered else "announced"),
+            one.state or ("no answer" if one in registered else "announced"),
             str(one.port or "–"),
             one.version or "–",
             "own" if one.is_own(home_id) else "foreign",

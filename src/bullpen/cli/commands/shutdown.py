@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from bullpen.cli import output
-from bullpen.cli.components import Seen, ask_to_leave, in_progress, look
+from bullpen.cli.components import Seen, ask_to_leave, in_progress, look, settings_or_defaults
 from bullpen.cli.connect import connect
 from bullpen.client import components as register
 from bullpen.client import holder
@@ -61,7 +61,8 @@ def command(
     if agents or everything:
         results += _together(_agents(home, seconds, force))
     if directors or everything:
-        wanted = [one for one in look(home) if _is_meant(home, one, directors)]
+        here = look(home, settings_or_defaults(home))
+        wanted = [one for one in here if _is_meant(home, one, directors)]
         results += _together([_leaving(home, one, seconds, force) for one in wanted])
     if everything and register.find_hub(home) is not None:
         results += _together([lambda: _leave_hub(home, seconds, force)])
