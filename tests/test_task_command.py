@@ -15,6 +15,7 @@ import pytest
 from bullpen.cli.commands import agent as agent_command
 from bullpen.errors import BullpenError, Kind
 from bullpen.paths import Home
+from tests import forked
 from tests.conftest import BULLPEN, Ran, wait_until
 from tests.engines.team import made_team
 from tests.hub.conftest import kill
@@ -57,15 +58,8 @@ def env(desk: Desk) -> dict[str, str]:
 
 
 def run(desk: Desk, *words: str, stdin: bytes = b"", cwd: Path | None = None, **more: str) -> Ran:
-    done = subprocess.run(
-        [BULLPEN, *words],
-        cwd=cwd or desk.pen.root,
-        env={**env(desk), **more},
-        input=stdin,
-        capture_output=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    given = {**env(desk), **more}
+    done = forked.run([str(BULLPEN), *words], cwd or desk.pen.root, given, stdin, SECONDS)
     return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

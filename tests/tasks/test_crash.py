@@ -150,7 +150,8 @@ SWEEPING = f"{TASKS}._sweep:1:before"
 SECOND_TASK = f"{ROWS}.find_session:2:before"
 TABLES = (GIVING, OFFERING, CANCELLING, TIMING_OUT, CANCELLING_QUEUED, CONTINUING, CLOSING)
 SPECS = {spec for table in (*TABLES, LOADING, RETRYING, TELLING) for spec in table.values()}
-SPECS |= {SWEEPING, SECOND_TASK}
+TOLD_TO_LEAVE = f"{HUB}.seats:Seats.shut_down:1:after"
+SPECS |= {SWEEPING, SECOND_TASK, TOLD_TO_LEAVE}
 
 
 class Crashing(Counting):
@@ -386,6 +387,19 @@ def test_t13_command_whose_hub_is_killed_before_it_answers_is_done_once(
     assert crashing.journal.of(more) == (["start", "end"] if prompt else [])
     if prompt:
         crashing.insist(id, "end")
+
+
+@pytest.mark.parametrize("words", [("agent", "stop", "amy"), ("shutdown", "--agents")])
+def test_f3_command_whose_hub_is_killed_before_it_answers_has_stopped_the_agent(
+    crashing: Crashing, words: tuple[str, ...]
+) -> None:
+    with crashing.windows.death(TOLD_TO_LEAVE):
+        ran = crashing.pen.cli(*words)
+    assert (ran.code, ran.err) == (0, ""), ran
+    assert not crashing.pen.agents()["amy"]["running"]
+    for name in ("amy", "wally"):
+        crashing.pen.cli("agent", "start", name)
+        crashing.wait_ready(name)
 
 
 @pytest.mark.parametrize("spec", LOADING.values(), ids=LOADING)

@@ -1,4 +1,5 @@
-"""One line on standard error that the next one replaces; nothing when that is no terminal."""
+"""One line on standard error that the next one replaces; nothing when that is no terminal, or
+one that cannot replace it."""
 
 import os
 import sys
@@ -8,7 +9,7 @@ class LiveLine:
     """`draw` it again and again, `wipe` it before anything else is written."""
 
     def __init__(self) -> None:
-        self.is_shown = sys.stderr.isatty()
+        self.is_shown = sys.stderr.isatty() and os.environ.get("TERM") not in ("", "dumb")
         self._drawn = ""
 
     @property

@@ -86,3 +86,14 @@ def _headless(home: Home) -> Iterator[str]:
             continue
         if isinstance(record, dict) and record.get("kind") == "headless":
             yield name
+
+
+def tell_to_leave(hub: HubClient, name: str, asked: dict[str, Any] | None) -> dict[str, Any]:
+    """What the agent answers. Told by a hub that was killed before it said so, it may have left."""
+    try:
+        answer: dict[str, Any] = hub.post("agents", name, "shutdown", body=asked, again=True)
+    except BullpenError:
+        if hub.get("agents", name)["running"]:
+            raise
+        return {"message": f"{name} has left", "drain_timeout": 0.0}
+    return answer

@@ -11,7 +11,7 @@ from bullpen.cli import output
 from bullpen.cli.caller import caller
 from bullpen.cli.commands.role import complete_roles
 from bullpen.cli.connect import connect
-from bullpen.cli.takers import checked, complete_takers, find_agent
+from bullpen.cli.takers import checked, complete_takers, find_agent, tell_to_leave
 from bullpen.cli.task_options import seconds_of
 from bullpen.client import tasks
 from bullpen.client.hub import HubClient
@@ -69,7 +69,7 @@ def stop(name: str, timeout: str | None, force: bool, as_json: bool) -> None:
         else:
             output.write(f"{name} was not running")
         return
-    leaving = hub.post("agents", name, "shutdown", body=asked, again=True)
+    leaving = tell_to_leave(hub, name, asked)
     has_left = _wait_gone(hub, name, leaving["drain_timeout"])
     if as_json:
         output.write_json({**leaving, "name": name, "has_left": has_left})

@@ -11,6 +11,7 @@ import click
 from bullpen.cli import output
 from bullpen.cli.components import Seen, ask_to_leave, in_progress, look, settings_or_defaults
 from bullpen.cli.connect import connect
+from bullpen.cli.takers import tell_to_leave
 from bullpen.client import components as register
 from bullpen.client import holder
 from bullpen.client.hub import HubClient
@@ -119,7 +120,7 @@ def _drain(client: HubClient, name: str, seconds: float | None, force: bool) -> 
     if seconds is not None:
         asked["timeout_seconds"] = seconds
     try:
-        leaving = client.post("agents", name, "shutdown", body=asked or None)
+        leaving = tell_to_leave(client, name, asked or None)
     except BullpenError as error:
         if "task_id" not in error.details:
             raise
