@@ -1,6 +1,7 @@
 """Where tasks work: directories and worktrees, one task at a time in each."""
 
 import json
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -71,6 +72,30 @@ def test_t1_a_worktree_of_a_repository_by_path_and_by_address(desk: Desk) -> Non
     assert gone["error"]["type"] == "setup_failed"
     assert "clone" in gone["error"]["message"]
     assert len(list((desk.pen.root / "projects").iterdir())) == 1
+
+
+def test_t3_a_clone_that_takes_for_ever_keeps_neither_the_agent_nor_the_hub(desk: Desk) -> None:
+    desk.agent("amy", walls=False)
+    projects = desk.pen.root / "projects"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(30)
+        url = f"git://127.0.0.1:{silent.getsockname()[1]}/shop.git"
+        task = desk.give("amy", "x", repo=url, worktree="b")
+        with silent.accept()[0]:
+            (begun,) = projects.iterdir()
+            desk.pen.kill_hub()
+            desk.pen.start()
+        with silent.accept()[0]:
+            # What the killed one had begun is gone, another one is begun.
+            assert begun not in projects.iterdir()
+            assert len(list(projects.iterdir())) == 1
+            assert desk.cancel(task)["state"] == "cancelled"
+            assert desk.done(desk.give("amy", "[[say free]]"))["output"] == "free"
+            assert list(projects.iterdir()) == []
+        desk.give("amy", "x", repo=url, worktree="b")
+        with silent.accept()[0]:
+            assert desk.pen.cli("hub", "stop").code == 0
+            assert list(projects.iterdir()) == []
 
 
 def test_t1_a_project_says_where(desk: Desk) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import logging
 import random
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from bullpen.hub.run_plan import Worker
 from bullpen.hub.supervise import Supervisor
 from bullpen.hub.task_board import Board, LiveTask
 from bullpen.hub.task_rows import Session
+from bullpen.hub.threads import in_loose_thread
 from bullpen.model.agent import Agent
 from bullpen.model.message import Message, envelope
 from bullpen.model.state import Idle, Told
@@ -120,7 +122,7 @@ class Driver:
             agent = self._agent(live)
             worker = await asyncio.to_thread(run_plan.load_worker, self._home, agent)
             site = workspaces.Site(self._home, ground.settings, ground.person, worker.session_dir)
-            session = await asyncio.to_thread(workspaces.make, site, live.task.wish, live.session)
+            session = await self._made(live, site)
         except (BullpenError, OSError) as error:
             await self._board.fail(live, "setup_failed", _words(error))
             return False
@@ -140,6 +142,23 @@ class Driver:
             and agent.is_sandboxed
             and Path(session.git_dir).is_relative_to(agent.cwd)
         ]
+
+    async def _made(self, live: LiveTask, site: workspaces.Site) -> Session:
+        """A clone takes as long as its server likes: the hub's other threads do not wait for it,
+        and it ends with the task or the hub."""
+        is_leaving = threading.Event()
+
+        def is_wanted() -> bool:
+            return not (live.task.is_over or is_leaving.is_set())
+
+        making = asyncio.ensure_future(
+            in_loose_thread(lambda: workspaces.make(site, live.task.wish, live.session, is_wanted))
+        )
+        self._supervisor.beside.finish(making)
+        try:
+            return await asyncio.shield(making)
+        finally:
+            is_leaving.set()
 
     async def _begin(self, live: LiveTask) -> None:
         base, looked = "", workspaces.checkout_of(live.session)

@@ -303,8 +303,10 @@ class Tasks:
         self.dispatch()
 
     async def _sweep(self) -> None:
-        """What a killed hub did not come to: variables, logs and locks of tasks that are over."""
+        """What a killed hub did not come to: variables, logs and locks of tasks that are over, and
+        clones."""
         await asyncio.to_thread(run_plan.sweep_variables, self._home, set(self.board.live))
+        await asyncio.to_thread(workspaces.sweep_clones, self._home)
         for each in self._supervisor.registry:
             if each.agent.kind == "headless":
                 known = await self.board.rows.ids(each.agent.name)

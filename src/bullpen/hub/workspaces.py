@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from bullpen.worktrees.site import find_checkout
 log = logging.getLogger("bullpen.hub")
 
 CLONE_SECONDS = 1800.0
+ASIDE = ".cloning."  # what a clone is called until it is whole
 LOCK_REASON = "a task works in it"
 
 
@@ -65,8 +66,9 @@ def check_wish(home: Home, settings: Settings, person: Path, wish: Wish) -> None
         names.subtree_name(wish.worktree)
 
 
-def make(site: Site, wish: Wish, session: Session) -> Session:
-    """The session with its directory, which is there when this returns."""
+def make(site: Site, wish: Wish, session: Session, is_wanted: Callable[[], bool]) -> Session:
+    """The session with its directory, which is there when this returns. May take as long as a
+    clone does, unless it is no longer wanted."""
     if session.directory:
         check_there(session)
         return session
@@ -78,15 +80,14 @@ def make(site: Site, wish: Wish, session: Session) -> Session:
         return session.model_copy(update={"directory": str(found), **_checkout_at(found)})
     if repo:
         branch = wish.worktree or f"task-{session.id[:8]}"
-        return _make_worktree(site, session, repo, branch)
+        return _make_worktree(site, session, _local(site, repo, is_wanted), branch)
     directory = site.session_dir / session.id
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return session.model_copy(update={"directory": str(directory.resolve())})
 
 
-def _make_worktree(site: Site, session: Session, repo: str, branch: str) -> Session:
+def _make_worktree(site: Site, session: Session, source: Path, branch: str) -> Session:
     name = names.subtree_name(branch)
-    source = _local(site, repo)
     found = open_site(site.home, site.settings, source)
     worktrees.ensure(found, Spec(name, branch=branch))
     path = worktrees.path_for(found, name)
@@ -150,7 +151,7 @@ def checkout_of(session: Session) -> Looked | None:
     return Looked(Repository(Path(session.git_dir), Path(session.common_dir), root), root)
 
 
-def _local(site: Site, repo: str) -> Path:
+def _local(site: Site, repo: str, is_wanted: Callable[[], bool]) -> Path:
     """The repository on this machine; one that is elsewhere is cloned first."""
     check_repository(repo)
     if repo.startswith(("/", "~/")):
@@ -159,12 +160,13 @@ def _local(site: Site, repo: str) -> Path:
     key = hashlib.sha256(repo.encode()).hexdigest()[:8]
     place = site.home.projects / f"{names.slug(stem)}-{key}"
     if not place.exists():
-        aside = site.home.projects / f".{place.name}.{os.urandom(6).hex()}"
+        aside = site.home.projects / f"{ASIDE}{place.name}.{os.urandom(6).hex()}"
         try:
             done = run(
                 ["git", "clone", "-q", "--", repo, str(aside)],
                 env={**scrubbed(os.environ), "GIT_TERMINAL_PROMPT": "0"},
                 timeout=CLONE_SECONDS,
+                is_wanted=is_wanted,
             )
             if done.code:
                 raise BullpenError(
@@ -177,6 +179,12 @@ def _local(site: Site, repo: str) -> Path:
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     return place
+
+
+def sweep_clones(home: Home) -> None:
+    """Those that hubs which were killed left half-made."""
+    for path in home.projects.glob(f"{ASIDE}*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def allowed_roots(home: Home, settings: Settings, person: Path) -> list[Path]:
