@@ -1,6 +1,8 @@
 """Where tasks work: directories and worktrees, one task at a time in each."""
 
 import json
+import os
+import signal
 import socket
 import subprocess
 import time
@@ -13,6 +15,7 @@ from bullpen import worktrees
 from bullpen.hub.task_rows import Session
 from bullpen.hub.workspaces import LOCK_REASON, believe, checkout_of, overlap, unsure_of
 from tests.conftest import wait_until
+from tests.hub.test_odd_conditions import scripted_hub
 from tests.tasks.desk import Desk
 from tests.worktrees.conftest import commit, git, make_repo
 
@@ -197,6 +200,46 @@ def test_t12_a_task_that_waits_for_a_directory_can_be_cancelled(desk: Desk) -> N
     assert desk.task(four)["state"] == "queued"
     desk.end(three)
     desk.done(four)
+
+
+FAILING = """
+import os, sys
+import bullpen.hub.main
+from bullpen.hub import runs
+real, fails, sys.argv = runs._read, sys.argv[2], ["hub"]
+async def read(*args):
+    if os.path.exists(fails):
+        raise ValueError("a bug")
+    await real(*args)
+runs._read = read
+bullpen.hub.main.main()
+"""
+
+
+def test_t12_nobody_works_there_before_a_run_whose_driver_failed_has_ended(desk: Desk) -> None:
+    desk.program("signal.signal(signal.SIGTERM, lambda *_: say('told to end'))\n" + WORKING)
+    root = desk.pen.root.parent / "project"
+    root.mkdir()
+    fails, env = desk.pen.root.parent / "fails", {"ROOT": str(root)}
+    with scripted_hub(desk.pen, FAILING, str(fails)):
+        desk.agent("amy", walls=False)
+        desk.agent("bob", walls=False)
+        one = desk.give("amy", "x", workdir=str(root), env=env)
+        desk.wait_said(one)
+        two = desk.give("bob", "x", workdir=str(root), env=env)
+        run = desk.run_directory(one)
+        fails.touch()
+        os.kill(json.loads((run / "holder.json").read_text())["child"], signal.SIGTERM)
+        # By us, to make it say something, and by the hub.
+        wait_until(lambda: (run / "output.log").read_bytes().count(b"told to end") == 2)
+        fails.unlink()
+        assert desk.task(two)["state"] == "queued"
+        assert desk.ask("POST", "/agents/amy/task", {"prompt": "x"})[1]["error"] == "agent_busy"
+        (root / "go").touch()
+        failed = desk.over(one)["error"]
+        assert failed["type"] == "setup_failed"
+        assert "a bug" in failed["message"]
+        assert desk.done(two)["output"] == "alone"
 
 
 def test_t12_a_worktree_is_locked_while_a_task_works_there(desk: Desk) -> None:

@@ -147,14 +147,13 @@ async def follow(place: Place, engine: Engine, told: Told, news: Callable[[], No
             break
         try:
             link = await holders.connect(place.socket)
+            await _listen(link, place, reader, told, news, more)
+            tries = 0
         except (OSError, TimeoutError):
-            # Just ended, or it does not answer: no answer is not death.
+            # Just ended, it does not answer, or its log cannot be read: none of it is death.
             await asyncio.to_thread(held.ask_to_listen, place.directory, place.tag, place.socket)
             await asyncio.sleep(ASK_AGAIN_SECONDS[min(tries, len(ASK_AGAIN_SECONDS) - 1)])
             tries += 1
-            continue
-        tries = 0
-        await _listen(link, place, reader, told, news, more)
     # The holder writes its record before it lets go of the directory.
     record = await asyncio.to_thread(held.find_exit, place.directory, place.tag)
     await _read(reader, told, news)
@@ -194,8 +193,6 @@ async def _listen(
             except TimeoutError:
                 await link.ask(b"X", {"grace": 1})  # its result stands
             more.clear()
-    except (OSError, TimeoutError):
-        return
     finally:
         link.close()
 
@@ -219,6 +216,12 @@ async def stop(place: Place, grace: float) -> None:
         log.warning("cannot stop a run", extra={"tag": place.tag, "why": str(error)})
     finally:
         link.close()
+
+
+async def end(place: Place, grace: float) -> None:
+    """The same, and wait until it has ended."""
+    await stop(place, grace)
+    await _released(place)
 
 
 async def _reach(place: Place) -> holders.Link | None:

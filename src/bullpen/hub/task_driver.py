@@ -69,6 +69,9 @@ class Driver:
             await asyncio.to_thread(workspaces.lock_tree, self._home, settings, live.session)
             try:
                 await self._move_on(live)
+            except Exception:
+                await self._abandon(live)
+                raise
             finally:
                 # While nobody else may work there: the lock of who comes next stays.
                 if live.task.is_over:
@@ -89,10 +92,11 @@ class Driver:
                 case _:
                     break
 
-    async def abandon(self, live: LiveTask) -> None:
-        """Its driver has failed: what runs may not go on without one."""
+    async def _abandon(self, live: LiveTask) -> None:
+        """Its driver has failed: what runs may not go on without one, and nobody else may work
+        there before it has ended."""
         if live.place is not None and await asyncio.to_thread(held.is_held, live.place.directory):
-            await runs.stop(live.place, GRACE_SECONDS)
+            await runs.end(live.place, GRACE_SECONDS)
 
     @contextlib.asynccontextmanager
     async def _held(self, live: LiveTask, directory: Path) -> AsyncIterator[None]:

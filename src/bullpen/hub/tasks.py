@@ -341,7 +341,6 @@ class Tasks:
                 raise
         except Exception as error:
             log.exception("a task could not be driven", extra={"task": live.task.id})
-            await self._driver.abandon(live)
             why = error.message if isinstance(error, BullpenError) else repr(error)
             await self.board.fail(live, "setup_failed", f"the hub failed: {why}")
         if not self._is_closed:
