@@ -254,7 +254,8 @@ class Driver:
                 plan = await asyncio.to_thread(planned, [envelope(each) for each in messages])
             request = await asyncio.to_thread(run_plan.write, self._home, plan)
             await self._messages.mark_sent(messages, TASK_CHANNEL)
-            await self._converse(live, plan.prepared.conversation)
+            conversed = _conversing(live.session, plan.prepared.conversation)
+            await self._board.keep_session(live, conversed)
             await self._supervisor.lead(
                 self._supervisor.registry.get(agent.name), walls.tunnel_hosts(plan.wall)
             )
@@ -282,12 +283,6 @@ class Driver:
             await self._messages.mark_delivered([each for each in sent if each.id in shown])
             await self._messages.mark_queued([each for each in sent if each.id not in shown])
         return self._messages.queue(agent.name)
-
-    async def _converse(self, live: LiveTask, conversation: str) -> None:
-        """What another conversation costs is counted from nothing."""
-        if conversation and conversation != live.session.conversation:
-            new = live.session.model_copy(update={"conversation": conversation, "usd": 0.0})
-            await self._board.keep_session(live, new)
 
     async def _watch(self, live: LiveTask, place: runs.Place) -> None:
         """End the run when it is cancelled, takes too long, or uses too much. One that does not
@@ -324,10 +319,10 @@ class Driver:
         told = live.told
         assert told is not None
         worker = await self._worker(live)
-        await self._converse(live, told.conversation)
-        run = _record(live, number, ended, is_sandboxed=worker.is_sandboxed)
-        usd = max(live.session.usd, ended.outcome.conversation_usd)
-        session = live.session.model_copy(update={"usd": usd})
+        session = _conversing(live.session, told.conversation)
+        run = _record(live, number, ended, session.usd, is_sandboxed=worker.is_sandboxed)
+        usd = max(session.usd, ended.outcome.conversation_usd)
+        session = session.model_copy(update={"usd": usd})
         if live.stopped_for is None and run.fault:
             # The hub that stopped it may have been killed since.
             limit = await self._timeout(live)
@@ -400,7 +395,16 @@ class Driver:
                 await self._supervisor.record.observe(agent, seen)
 
 
-def _record(live: LiveTask, number: int, ended: runs.Ended, *, is_sandboxed: bool) -> Run:
+def _conversing(session: Session, conversation: str) -> Session:
+    """What another conversation costs is counted from nothing."""
+    if not conversation or conversation == session.conversation:
+        return session
+    return session.model_copy(update={"conversation": conversation, "usd": 0.0})
+
+
+def _record(
+    live: LiveTask, number: int, ended: runs.Ended, before_usd: float, *, is_sandboxed: bool
+) -> Run:
     told, outcome = live.told, ended.outcome
     assert told is not None
     run = Run(
@@ -414,7 +418,7 @@ def _record(live: LiveTask, number: int, ended: runs.Ended, *, is_sandboxed: boo
         is_retryable=outcome.is_retryable,
         input_tokens=max(outcome.input_tokens, told.input_tokens),
         output_tokens=max(outcome.output_tokens, told.output_tokens),
-        usd=cost_of_run(live.session.usd, outcome),
+        usd=cost_of_run(before_usd, outcome),
     )
     if ended.is_lost:
         return run.model_copy(update={"fault": "lost", "is_retryable": True})
