@@ -287,10 +287,15 @@ class Driver:
     async def _watch(self, live: LiveTask, place: runs.Place) -> None:
         """End the run when it is cancelled, takes too long, or uses too much. One that does not
         take notice is told again, until this is cancelled."""
-        limit = await self._timeout(live)
-        while not await self._has_to_end(live, limit):
+        limit, ahead = await self._timeout(live), time.time() - time.monotonic()
+
+        def now() -> float:
+            """A clock that is set meanwhile ends no run, and spares none."""
+            return time.monotonic() + ahead
+
+        while not self._has_to_end(live, limit, now()):
             live.moved.clear()
-            left = max(LEAST_SECONDS, seconds_left(live.task, limit, time.time()))
+            left = max(LEAST_SECONDS, seconds_left(live.task, limit, now()))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(left, LOOK_SECONDS)):
                     await live.moved.wait()
@@ -298,13 +303,13 @@ class Driver:
             await runs.stop(place, GRACE_SECONDS)
             await asyncio.sleep(GRACE_SECONDS)
 
-    async def _has_to_end(self, live: LiveTask, limit: float) -> bool:
+    def _has_to_end(self, live: LiveTask, limit: float, now: float) -> bool:
         if isinstance(live.task.status, Cancelling):
             return True
         told = live.told or runs.Told()
         used = told.input_tokens + told.output_tokens
         refusal = self._budgets.refusal(live.task.agent)
-        live.stopped_for = verdict(live.task, limit, time.time(), used) or (
+        live.stopped_for = verdict(live.task, limit, now, used) or (
             ("budget", refusal) if refusal else None
         )
         return live.stopped_for is not None
