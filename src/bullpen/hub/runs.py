@@ -5,13 +5,15 @@ followed by reading that log from its beginning, and a hub that comes after a cr
 """
 
 import asyncio
+import contextlib
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from bullpen.engines.base import Engine, Reader
 from bullpen.engines.lines import Begun, Line, Outcome, Said, Spent, Used
@@ -286,12 +288,14 @@ class Fact:
 
 
 class LogReader:
-    """What the log of a run says, as far as it is written in whole lines."""
+    """What the log of a run says, as far as it is written in whole lines. At its limit the holder
+    puts it aside and begins another one; what it puts aside later replaces the first."""
 
     def __init__(self, path: Path, reader: Reader) -> None:
         self.path = path
         self._reader = reader
-        self._offset = 0  # behind the last whole line
+        self._inode, self._place = 0, 0  # the file that is being read, and how far it is
+        self._offset = 0  # behind the last whole line, of all that was read
         self._rest = b""
         self._is_too_long = False  # the line that is being read
 
@@ -314,17 +318,37 @@ class LogReader:
         return [Fact(self._offset, each) for each in said] or [Fact(self._offset, None)]
 
     def _lines(self) -> list[bytes]:
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self._offset + len(self._rest))
-                while piece := file.read(PIECE_BYTES):
-                    self._rest += piece
-                    if b"\n" in piece:
-                        break
-                    if len(self._rest) > MOST_LINE_BYTES:
-                        self._offset += len(self._rest)
-                        self._rest, self._is_too_long = b"", True
-        except FileNotFoundError:
-            return []
+        while piece := self._piece():
+            self._rest += piece
+            if b"\n" in piece:
+                break
+            if len(self._rest) > MOST_LINE_BYTES:
+                self._offset += len(self._rest)
+                self._rest, self._is_too_long = b"", True
         *lines, self._rest = self._rest.split(b"\n")
         return lines
+
+    def _piece(self) -> bytes:
+        """What comes next, of the older file first."""
+        with contextlib.ExitStack() as stack:
+            # The newer is opened first: one that is put aside in this moment is both then.
+            newer = _opened(stack, self.path)
+            files = _opened(stack, self.path.with_name(f"{self.path.name}.1")) | newer
+            inodes = list(files)
+            for inode in inodes[inodes.index(self._inode) if self._inode in files else 0 :]:
+                if inode != self._inode:
+                    self._inode, self._place = inode, 0
+                files[inode].seek(self._place)
+                if piece := files[inode].read(PIECE_BYTES):
+                    self._place += len(piece)
+                    return piece
+        return b""
+
+
+def _opened(stack: contextlib.ExitStack, path: Path) -> dict[int, BinaryIO]:
+    """The file by its inode; nothing if there is none."""
+    try:
+        file = stack.enter_context(path.open("rb"))
+    except FileNotFoundError:
+        return {}
+    return {os.fstat(file.fileno()).st_ino: file}
