@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ number = os.path.getsize("count")
 say(f"attempt {number}")
 if number <= int(os.environ["FAILS"]):
     status = int(os.environ["STATUS"])
-    result("API Error", is_error=True, terminal_reason="api_error", api_error_status=status)
+    words = os.environ.get("WORDS", "API Error")
+    result(words, is_error=True, terminal_reason="api_error", api_error_status=status)
     sys.exit(1)
 result(f"done by {number}")
 """
@@ -85,6 +87,17 @@ def test_t9_retries_by_class_each_in_the_history(desk: Desk) -> None:
         found = desk.over(desk.give("amy", "x", env={"FAILS": "9", "STATUS": status}))
         assert (found["error"]["type"], len(found["runs"])) == (kind, 1)
         assert found["output"] == "attempt 1"
+    # How long to wait, as far as the engine says so.
+    later = datetime.fromtimestamp(time.time() + 7200, UTC)
+    for words, least, most in (
+        ("API Error", 60, 60),
+        (f"You've hit your limit · resets {later:%I:%M%p} (UTC)".lower(), 7000, 7300),
+    ):
+        env = {"FAILS": "9", "STATUS": "429", "WORDS": words.replace("(utc)", "(UTC)")}
+        body = {"prompt": "x", "env": env}
+        status, refused = desk.ask("POST", "/agents/amy/task?wait_seconds=30", body)
+        assert (status, refused["error"]) == (429, "rate_limited")
+        assert least <= refused["details"]["retry_after"] <= most
 
 
 def test_t9_retries_come_to_an_end_and_survive_the_hub(desk: Desk) -> None:
