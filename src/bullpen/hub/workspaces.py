@@ -32,6 +32,7 @@ from bullpen.worktrees.site import find_checkout
 
 log = logging.getLogger("bullpen.hub")
 
+LOCAL = ("/", "~/")  # so begins a repository on this machine
 CLONE_SECONDS = 1800.0
 ASIDE = ".cloning."  # what a clone is called until it is whole
 LOCK_REASON = "a task works in it"
@@ -54,16 +55,23 @@ def project_of(home: Home, wish: Wish) -> Project | None:
 
 def check_wish(home: Home, settings: Settings, person: Path, wish: Wish) -> None:
     """Refuse what can be refused before the task is acknowledged."""
-    project = project_of(home, wish)
-    if wish.workdir is not None:
-        _checked_directory(home, settings, person, wish.workdir)
-    for repo in filter(None, (wish.repo, project.repo if project else None)):
+    workdir, repo = _named(wish, project_of(home, wish))
+    if repo:
         try:
             check_repository(repo)
         except ValueError as error:
             raise BullpenError(f"repo {repo[:200]!r} {error}") from error
     if wish.worktree is not None:
         names.subtree_name(wish.worktree)
+    place = workdir or (repo if repo and repo.startswith(LOCAL) else None)
+    if place and wish.session_id is None:
+        _checked_directory(home, settings, person, place)
+
+
+def _named(wish: Wish, project: Project | None) -> tuple[str | None, str | None]:
+    """The directory, or the repository; what a task itself names counts before its project's."""
+    workdir = wish.workdir or (project.workdir if project and not wish.repo else None)
+    return workdir, wish.repo or (project.repo if project and not workdir else None)
 
 
 def make(site: Site, wish: Wish, session: Session, is_wanted: Callable[[], bool]) -> Session:
@@ -72,9 +80,7 @@ def make(site: Site, wish: Wish, session: Session, is_wanted: Callable[[], bool]
     if session.directory:
         check_there(session)
         return session
-    project = project_of(site.home, wish)
-    workdir = wish.workdir or (project.workdir if project and not wish.repo else None)
-    repo = wish.repo or (project.repo if project and not workdir else None)
+    workdir, repo = _named(wish, project_of(site.home, wish))
     if workdir:
         found = _checked_directory(site.home, site.settings, site.person, workdir)
         return session.model_copy(update={"directory": str(found), **_checkout_at(found)})
@@ -154,7 +160,7 @@ def checkout_of(session: Session) -> Looked | None:
 def _local(site: Site, repo: str, is_wanted: Callable[[], bool]) -> Path:
     """The repository on this machine; one that is elsewhere is cloned first."""
     check_repository(repo)
-    if repo.startswith(("/", "~/")):
+    if repo.startswith(LOCAL):
         return _checked_directory(site.home, site.settings, site.person, repo)
     stem = repo.rstrip("/").rpartition("/")[2].removesuffix(".git")
     key = hashlib.sha256(repo.encode()).hexdigest()[:8]
