@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,15 @@ import pytest
 
 from bullpen import worktrees
 from bullpen.hub.task_rows import Session
-from bullpen.hub.workspaces import LOCK_REASON, believe, checkout_of, overlap, unsure_of
+from bullpen.hub.workspaces import (
+    LOCK_REASON,
+    _newest,
+    believe,
+    checkout_of,
+    overlap,
+    unsure_of,
+)
+from bullpen.worktrees.git import open_repository
 from tests.conftest import wait_until
 from tests.hub.test_odd_conditions import scripted_hub
 from tests.tasks.desk import Desk
@@ -68,13 +77,33 @@ def test_t1_a_worktree_of_a_repository_by_path_and_by_address(desk: Desk) -> Non
     assert git(clone, "remote", "get-url", "origin") == url
     assert git(clone, "log", "-1", "--format=%s", "other") == "Made"
     assert Path(cloned["directory"]).parent == desk.pen.root / "worktrees"
+    # Another branch begins where the repository is now; one that is there needs no server.
+    newer = commit(repo, "newer")
     second = desk.done(desk.give("amy", "x", repo=url, worktree="third"))
     assert len(list((desk.pen.root / "projects").iterdir())) == 1
     assert second["directory"] != cloned["directory"]
+    assert git(Path(second["directory"]), "rev-parse", "HEAD") == newer
+    away = repo.rename(repo.with_name("away"))
+    known = desk.done(desk.give("amy", "x", repo=url, worktree="third"))
+    assert known["directory"] == second["directory"]
+    lost = desk.over(desk.give("amy", "x", repo=url, worktree="fourth"))["error"]
+    assert lost["type"] == "setup_failed"
+    assert f"cannot fetch {url}" in lost["message"]
+    away.rename(repo)
     gone = desk.over(desk.give("amy", "x", repo=f"{url}-not", worktree="b"))
     assert gone["error"]["type"] == "setup_failed"
     assert "clone" in gone["error"]["message"]
     assert len(list((desk.pen.root / "projects").iterdir())) == 1
+
+
+def test_tasks_that_begin_at_once_all_find_the_newest(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo")
+    git(tmp_path, "clone", "-q", str(repo), "clone")
+    clone, newer = open_repository(tmp_path / "clone"), commit(repo, "newer")
+    with ThreadPoolExecutor(4) as threads:
+        asked = [threads.submit(_newest, clone, str(repo), lambda: True) for _ in range(4)]
+        assert {each.result() for each in asked} == {"origin/main"}
+    assert git(tmp_path / "clone", "rev-parse", "origin/main") == newer
 
 
 def test_t3_a_clone_that_takes_for_ever_keeps_neither_the_agent_nor_the_hub(desk: Desk) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from bullpen.proc import run
 from bullpen.projects import load_project
 from bullpen.settings import Settings
 from bullpen.worktrees import Spec
-from bullpen.worktrees.git import Repository, scrubbed
+from bullpen.worktrees.git import SAFE, Repository, git, scrubbed
 from bullpen.worktrees.since import Looked, look_at
 from bullpen.worktrees.site import find_checkout
 
@@ -86,17 +86,22 @@ def make(site: Site, wish: Wish, session: Session, is_wanted: Callable[[], bool]
         return session.model_copy(update={"directory": str(found), **_checkout_at(found)})
     if repo:
         branch = wish.worktree or f"task-{session.id[:8]}"
-        return _make_worktree(site, session, _local(site, repo, is_wanted), branch)
+        return _make_worktree(site, session, repo, branch, is_wanted)
     directory = site.session_dir / session.id
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return session.model_copy(update={"directory": str(directory.resolve())})
 
 
-def _make_worktree(site: Site, session: Session, source: Path, branch: str) -> Session:
+def _make_worktree(
+    site: Site, session: Session, repo: str, branch: str, is_wanted: Callable[[], bool]
+) -> Session:
     name = names.subtree_name(branch)
-    found = open_site(site.home, site.settings, source)
-    worktrees.ensure(found, Spec(name, branch=branch))
+    found = open_site(site.home, site.settings, _local(site, repo, is_wanted))
     path = worktrees.path_for(found, name)
+    base = ""
+    if not repo.startswith(LOCAL) and find_checkout(found, path) is None:
+        base = _newest(found.repo, repo, is_wanted)
+    worktrees.ensure(found, Spec(name, branch=branch, base=base))
     # From git's own records: the `.git` in it may be an agent's that worked there before.
     checkout = find_checkout(found, path)
     return session.model_copy(
@@ -168,23 +173,40 @@ def _local(site: Site, repo: str, is_wanted: Callable[[], bool]) -> Path:
     if not place.exists():
         aside = site.home.projects / f"{ASIDE}{place.name}.{os.urandom(6).hex()}"
         try:
-            done = run(
-                ["git", "clone", "-q", "--", repo, str(aside)],
-                env={**scrubbed(os.environ), "GIT_TERMINAL_PROMPT": "0"},
-                timeout=CLONE_SECONDS,
-                is_wanted=is_wanted,
-            )
-            if done.code:
-                raise BullpenError(
-                    f"cannot clone {repo}: {done.error_text.strip()[-500:]}",
-                    hint="try the same with git clone",
-                    kind=Kind.COMMAND_FAILED,
-                )
+            _ask_server("clone", repo, ["clone", "-q", "--", repo, str(aside)], is_wanted)
             with contextlib.suppress(OSError):  # somebody else cloned it meanwhile
                 aside.rename(place)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     return place
+
+
+def _newest(clone: Repository, repo: str, is_wanted: Callable[[], bool]) -> str:
+    """The branch that the server would have us begin at, as it is there now; empty if it names
+    none."""
+    fetch = [*SAFE, "--git-dir", str(clone.git_dir), "fetch", "-q", "origin"]
+    try:
+        _ask_server("fetch", repo, fetch, is_wanted)
+    except BullpenError:
+        # Of several at once only one succeeds (git: "cannot lock ref"); the others find it done.
+        _ask_server("fetch", repo, fetch, is_wanted)
+    head = ("symbolic-ref", "-q", "--short", "refs/remotes/origin/HEAD")
+    return git(clone, *head, accept=(0, 1)).text.strip()
+
+
+def _ask_server(what: str, repo: str, words: Sequence[str], is_wanted: Callable[[], bool]) -> None:
+    done = run(
+        ["git", *words],
+        env={**scrubbed(os.environ), "GIT_TERMINAL_PROMPT": "0"},
+        timeout=CLONE_SECONDS,
+        is_wanted=is_wanted,
+    )
+    if done.code:
+        raise BullpenError(
+            f"cannot {what} {repo}: {done.error_text.strip()[-500:]}",
+            hint=f"try the same with git {what}",
+            kind=Kind.COMMAND_FAILED,
+        )
 
 
 def sweep_clones(home: Home) -> None:
