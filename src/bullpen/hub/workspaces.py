@@ -184,7 +184,15 @@ def _local(site: Site, repo: str, is_wanted: Callable[[], bool]) -> Path:
 def _newest(clone: Repository, repo: str, is_wanted: Callable[[], bool]) -> str:
     """The branch that the server would have us begin at, as it is there now; empty if it names
     none."""
-    fetch = [*SAFE, "--git-dir", str(clone.git_dir), "fetch", "-q", "origin"]
+    fetch = [
+        *SAFE,
+        "--git-dir",
+        str(clone.git_dir),
+        "fetch",
+        "-q",
+        "--no-recurse-submodules",
+        "origin",
+    ]
     try:
         _ask_server("fetch", repo, fetch, is_wanted)
     except BullpenError:
