@@ -205,11 +205,10 @@ class Driver:
                 return
         live.told, live.place, live.stopped_for = runs.Told(), place, None
         await self.say(live, AgentWorks(tool="", doing=""))
-        watching = asyncio.create_task(self._watch(live, place), name=f"watch {place.tag}")
-        try:
-            engine = get_engine(self._agent(live).engine)
+        engine = get_engine(self._agent(live).engine)
+        async with asyncio.TaskGroup() as group:  # what nobody watches over may not go on
+            watching = group.create_task(self._watch(live, place), name=f"watch {place.tag}")
             ended = await runs.follow(place, engine, live.told, live.tell)
-        finally:
             watching.cancel()
         await self._finish(live, number, ended)
 
