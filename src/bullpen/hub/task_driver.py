@@ -32,8 +32,7 @@ from bullpen.model.state import Idle, Told
 from bullpen.model.state import Working as AgentWorks
 from bullpen.model.task import Cancelled, Cancelling, Completed, Queued, Resting, Run, Task, Working
 from bullpen.model.task_moves import after_run, begin, fail, move, seconds_left, verdict
-from bullpen.worktrees import WorktreeError
-from bullpen.worktrees.since import head_of, since
+from bullpen.worktrees.since import head_of, since, snapshot
 
 log = logging.getLogger("bullpen.hub")
 
@@ -42,7 +41,7 @@ LOOK_SECONDS = 5.0  # budgets are used up also while a run says nothing
 LEAST_SECONDS = 0.01
 TASK_CHANNEL = "task"
 SANDBOX_WORDS = "bwrap: "
-DIFF = "diff.patch"
+DIFF, OBJECTS = "diff.patch", "objects"
 
 
 class Driver:
@@ -165,15 +164,26 @@ class Driver:
             is_leaving.set()
 
     async def _begin(self, live: LiveTask) -> None:
-        base, looked = "", workspaces.checkout_of(live.session)
-        if looked is not None:
-            with contextlib.suppress(WorktreeError):
-                base = await asyncio.to_thread(head_of, looked)
+        base, before = await asyncio.to_thread(self._look_before, live)
         async with live.lock:
             if isinstance(live.task.status, Queued):
                 begun = begin(live.task, time.time())
-                where = {"directory": live.session.directory, "base": base}
+                where = {"directory": live.session.directory, "base": base, "before": before}
                 await self._board.put_surely(live, begun.model_copy(update=where))
+
+    def _look_before(self, live: LiveTask) -> tuple[str, str]:
+        """What a checkout is at: its commit, and the tree of what is not committed."""
+        base, looked = "", workspaces.checkout_of(live.session)
+        if looked is None:
+            return "", ""
+        try:
+            base = head_of(looked)
+            return base, snapshot(looked, self._objects(live)) if base else ""
+        except (BullpenError, OSError) as error:
+            log.warning(
+                "cannot tell what is there", extra={"task": live.task.id, "why": str(error)}
+            )
+            return base, ""
 
     async def _rest(self, live: LiveTask) -> None:
         """Until somebody continues, ends or cancels it, or for too long."""
@@ -363,7 +373,7 @@ class Driver:
         if looked is None or not live.task.base:
             return live.task.commits
         try:
-            found = since(looked, live.task.base)
+            found = since(looked, live.task.base, live.task.before, self._objects(live))
             place = run_plan.task_directory(self._home, live.task.agent, live.task.id)
             (place / DIFF).write_text(found.diff, encoding="utf-8", errors="backslashreplace")
         except (BullpenError, OSError) as error:
@@ -372,6 +382,9 @@ class Driver:
         return found.commits
 
     # ── small things ──
+
+    def _objects(self, live: LiveTask) -> Path:
+        return run_plan.task_directory(self._home, live.task.agent, live.task.id) / OBJECTS
 
     def _agent(self, live: LiveTask) -> Agent:
         return self._supervisor.registry.get(live.task.agent).agent
