@@ -64,19 +64,16 @@ class Driver:
         async with self._held(live, directory):
             if live.task.is_over:
                 return
-            settings = self._supervisor.settings
-            await asyncio.to_thread(workspaces.lock_tree, self._home, settings, live.session)
+            place = (self._home, self._supervisor.settings, live.session)
+            await asyncio.to_thread(workspaces.lock_tree, *place)
             try:
                 await self._move_on(live)
             except Exception:
                 await self._abandon(live)
+                await asyncio.to_thread(workspaces.unlock_tree, *place)
                 raise
-            finally:
-                # While nobody else may work there: the lock of who comes next stays.
-                if live.task.is_over:
-                    await asyncio.to_thread(
-                        workspaces.unlock_tree, self._home, settings, live.session
-                    )
+            # While nobody else may work there: the lock of who comes next stays.
+            await asyncio.to_thread(workspaces.unlock_tree, *place)
 
     async def _move_on(self, live: LiveTask) -> None:
         while not live.task.is_over:
