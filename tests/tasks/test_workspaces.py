@@ -128,6 +128,7 @@ def test_t3_a_clone_that_takes_for_ever_keeps_neither_the_agent_nor_the_hub(desk
         with silent.accept()[0]:
             assert desk.pen.cli("hub", "stop").code == 0
             assert list(projects.iterdir()) == []
+            assert "never retrieved" not in (desk.pen.root / "logs" / "hub.log").read_text()
 
 
 def test_t1_a_project_says_where(desk: Desk) -> None:

@@ -154,6 +154,8 @@ class Driver:
         making = asyncio.ensure_future(
             in_loose_thread(lambda: workspaces.make(site, live.task.wish, live.session, is_wanted))
         )
+        # Whoever leaves does not look at how it ended; that is no error to be logged.
+        making.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._supervisor.beside.finish(making)
         try:
             return await asyncio.shield(making)
