@@ -235,29 +235,23 @@ def test_t12_a_task_that_waits_for_a_directory_can_be_cancelled(desk: Desk) -> N
 FAILING = """
 import os, sys
 import bullpen.hub.main
-from bullpen.hub import {module}
-real, fails, sys.argv = {module}.{function}, sys.argv[2], ["hub"]
-def call(*args):
+from bullpen.hub import runs
+real, fails, sys.argv = runs._read, sys.argv[2], ["hub"]
+def read(*args):
     if os.path.exists(fails):
         raise ValueError("a bug")
     return real(*args)
-{module}.{function} = call
+runs._read = read
 bullpen.hub.main.main()
 """
 
 
-@pytest.mark.parametrize(
-    ("module", "function"), [("runs", "_read"), ("task_driver", "verdict")], ids=["read", "watch"]
-)
-def test_t12_nobody_works_there_before_a_run_whose_driver_failed_has_ended(
-    desk: Desk, module: str, function: str
-) -> None:
+def test_t12_nobody_works_there_before_a_run_whose_driver_failed_has_ended(desk: Desk) -> None:
     desk.program("signal.signal(signal.SIGTERM, lambda *_: say('told to end'))\n" + WORKING)
     root = desk.pen.root.parent / "project"
     root.mkdir()
     fails, env = desk.pen.root.parent / "fails", {"ROOT": str(root)}
-    code = FAILING.format(module=module, function=function)
-    with scripted_hub(desk.pen, code, str(fails)):
+    with scripted_hub(desk.pen, FAILING, str(fails)):
         desk.agent("amy", walls=False)
         desk.agent("bob", walls=False)
         one = desk.give("amy", "x", workdir=str(root), env=env)

@@ -214,10 +214,11 @@ class Driver:
                 return
         live.told, live.place, live.stopped_for = runs.Told(), place, None
         await self.say(live, AgentWorks(tool="", doing=""))
-        engine = get_engine(self._agent(live).engine)
-        async with asyncio.TaskGroup() as group:  # what nobody watches over may not go on
-            watching = group.create_task(self._watch(live, place), name=f"watch {place.tag}")
+        watching = asyncio.create_task(self._watch(live, place), name=f"watch {place.tag}")
+        try:
+            engine = get_engine(self._agent(live).engine)
             ended = await runs.follow(place, engine, live.told, live.tell)
+        finally:
             watching.cancel()
         await self._finish(live, number, ended)
 

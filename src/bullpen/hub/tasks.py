@@ -341,8 +341,7 @@ class Tasks:
                 raise
         except Exception as error:
             log.exception("a task could not be driven", extra={"task": live.task.id})
-            first = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
-            why = first.message if isinstance(first, BullpenError) else repr(first)
+            why = error.message if isinstance(error, BullpenError) else repr(error)
             await self.board.fail(live, "setup_failed", f"the hub failed: {why}")
         if not self._is_closed:
             await self._conclude(live)
