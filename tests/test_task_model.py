@@ -39,7 +39,7 @@ from bullpen.model.task_moves import (
     verdict,
     wait_seconds,
 )
-from bullpen.model.task_shown import Progress, Shown, show
+from bullpen.model.task_shown import Progress, Shown, Tokens, show
 
 SESSION = "00000000-0000-4000-8000-000000000000"
 
@@ -159,6 +159,10 @@ def test_all_states_are_shown_with_all_fields() -> None:
     assert show(queued, 10.0).duration_seconds is None
     assert show(working, 10.0).duration_seconds == 8.0
     assert show(resting, 10.0).output == "out"
+    assert show(resting, 10.0).token_usage is show(resting, 10.0).cost_usd is None  # never told
+    told = run(1, 3.0, input_tokens=7, usd=0.5)
+    counted = show(resting.model_copy(update={"runs": (told,)}), 10.0)
+    assert (counted.token_usage, counted.cost_usd) == (Tokens(input=7, output=0), 0.5)
     live = Progress(text="so far", tool="Bash (ls)", input_tokens=5, output_tokens=2)
     found = show(working, 10.0, live)
     assert (found.output, found.doing) == ("so far", "Bash (ls)")

@@ -9,12 +9,15 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from bullpen.errors import BullpenError, Kind
+
+LOOK_SECONDS = 0.2  # at whether it is still wanted
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,12 @@ def run(
     timeout: float = 60.0,
     pass_fds: Sequence[int] = (),
     output: IO[bytes] | None = None,
+    is_wanted: Callable[[], bool] | None = None,
 ) -> Done:
     """Run to the end or to the deadline; the exit code is the caller's to judge.
 
-    With `output` both streams go to that file, and `Done` holds nothing of them.
+    With `output` both streams go to that file, and `Done` holds nothing of them. What is no
+    longer wanted ends like what takes too long.
     """
     try:
         child = subprocess.Popen(
@@ -71,7 +76,7 @@ def run(
             f"cannot start {argv[0]}: {error.strerror}: {error.filename}", kind=Kind.DENIED
         ) from error
     try:
-        out, err = child.communicate(stdin or None, timeout=timeout)
+        out, err = _communicate(child, stdin, timeout, is_wanted)
     except subprocess.TimeoutExpired as error:
         _kill_group(child)
         raise BullpenError(
@@ -82,6 +87,24 @@ def run(
         _kill_group(child)
         raise
     return Done(child.returncode, out or b"", err or b"")
+
+
+def _communicate(
+    child: "subprocess.Popen[bytes]",
+    stdin: bytes,
+    timeout: float,
+    is_wanted: Callable[[], bool] | None,
+) -> tuple[bytes, bytes]:
+    deadline = time.monotonic() + timeout
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            seconds = left if is_wanted is None else min(left, LOOK_SECONDS)
+            return child.communicate(stdin or None, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            if is_wanted is None or left <= LOOK_SECONDS or not is_wanted():
+                raise
+        stdin = b""  # what was not taken yet goes on
 
 
 def _kill_group(child: "subprocess.Popen[bytes]") -> None:

@@ -5,6 +5,7 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -148,10 +149,11 @@ TELLING = {
 # Where a hub stands still while its agents get ready.
 SWEEPING = f"{TASKS}._sweep:1:before"
 SECOND_TASK = f"{ROWS}.find_session:2:before"
+CONCLUDING = f"{TASKS}._conclude:1:before"
 TABLES = (GIVING, OFFERING, CANCELLING, TIMING_OUT, CANCELLING_QUEUED, CONTINUING, CLOSING)
 SPECS = {spec for table in (*TABLES, LOADING, RETRYING, TELLING) for spec in table.values()}
 TOLD_TO_LEAVE = f"{HUB}.seats:Seats.shut_down:1:after"
-SPECS |= {SWEEPING, SECOND_TASK, TOLD_TO_LEAVE}
+SPECS |= {SWEEPING, SECOND_TASK, TOLD_TO_LEAVE, CONCLUDING}
 
 
 class Crashing(Counting):
@@ -462,6 +464,21 @@ def test_t11_agents_ready_before_all_tasks_are_taken_up_get_one_each(crashing: C
         crashing.done(id)
     crashing.assert_over(done[2], urgent, "completed", "start", "end")
     crashing.assert_over(done[1], waiting, "completed", "start", "end")
+
+
+def test_t1_a_task_given_when_the_last_is_over_waits_until_that_has_let_go(
+    crashing: Crashing,
+) -> None:
+    first, second = fresh(), fresh()
+    with ThreadPoolExecutor(1) as beside:
+        with crashing.windows.pause(CONCLUDING):
+            crashing.done(crashing.take("agents", "amy", "task", body=crashing.body(first)))
+            crashing.windows.wait_hit(CONCLUDING)
+            body = crashing.body(second)
+            given = beside.submit(crashing.take, "agents", "amy", "task", body=body)
+            quiet_for(0.5)
+            assert not given.done()  # not refused either
+        crashing.assert_over(given.result(30), second, "completed", "start", "end")
 
 
 @pytest.mark.parametrize("spec", RETRYING.values(), ids=RETRYING)

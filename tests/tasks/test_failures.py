@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ number = os.path.getsize("count")
 say(f"attempt {number}")
 if number <= int(os.environ["FAILS"]):
     status = int(os.environ["STATUS"])
-    result("API Error", is_error=True, terminal_reason="api_error", api_error_status=status)
+    words = os.environ.get("WORDS", "API Error")
+    result(words, is_error=True, terminal_reason="api_error", api_error_status=status)
     sys.exit(1)
 result(f"done by {number}")
 """
@@ -85,6 +87,17 @@ def test_t9_retries_by_class_each_in_the_history(desk: Desk) -> None:
         found = desk.over(desk.give("amy", "x", env={"FAILS": "9", "STATUS": status}))
         assert (found["error"]["type"], len(found["runs"])) == (kind, 1)
         assert found["output"] == "attempt 1"
+    # How long to wait, as far as the engine says so.
+    later = datetime.fromtimestamp(time.time() + 7200, UTC)
+    for words, least, most in (
+        ("API Error", 60, 60),
+        (f"You've hit your limit · resets {later:%I:%M%p} (UTC)".lower(), 7000, 7300),
+    ):
+        env = {"FAILS": "9", "STATUS": "429", "WORDS": words.replace("(utc)", "(UTC)")}
+        body = {"prompt": "x", "env": env}
+        status, refused = desk.ask("POST", "/agents/amy/task?wait_seconds=30", body)
+        assert (status, refused["error"]) == (429, "rate_limited")
+        assert least <= refused["details"]["retry_after"] <= most
 
 
 def test_t9_retries_come_to_an_end_and_survive_the_hub(desk: Desk) -> None:
@@ -207,17 +220,28 @@ def test_x3_without_a_sandbox_the_task_fails_shut(desk: Desk) -> None:
     assert found["runs"] == []
 
 
+OF_ANOTHER_CONVERSATION = """
+conversation = "00000000-0000-4000-8000-000000000000"  # as engines do that choose it themselves
+say("part")
+while not os.path.exists("{go}"):
+    time.sleep(0.01)
+result("x")
+"""
+
+
 def test_b3_the_end_of_a_task_on_a_full_disk_is_recorded_when_there_is_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=16m") as disk, made_pen(disk / "h") as pen:
         desk = Desk(Team(pen, StandIn(tmp_path)))
+        go = tmp_path / "go"
+        desk.program(OF_ANOTHER_CONVERSATION.format(go=go))
         desk.agent("amy", walls=False)
-        task = desk.give("amy", "[[hold one ; say x]]")
-        desk.team.claude.wait_held("one")
+        task = desk.give("amy", "x")
+        desk.wait_said(task)
         fill(disk / "filler")
         status, body = desk.ask("POST", "/tasks", {"prompt": "no room", "env": {"OWN": "secret"}})
         assert status in (500, 503), body
         assert list((pen.root / "task-env").glob("*")) == []
-        desk.team.claude.release("one")
+        go.touch()
         program = holder_of(desk, task)["child"]
         wait_until(lambda: not alive(program))
         over = time.monotonic()
@@ -227,7 +251,7 @@ def test_b3_the_end_of_a_task_on_a_full_disk_is_recorded_when_there_is_room(tmp_
         found = desk.over(task)
         assert (found["state"], found["output"]) == ("completed", "x")
         assert desk.moves(task).count("completed") == 1
-        assert desk.done(desk.give("amy", "[[say after]]"))["output"] == "after"
+        assert desk.done(desk.give("amy", "x"))["output"] == "x"
 
 
 def test_b3_a_task_is_cancelled_also_on_a_full_disk(tmp_path: Path) -> None:

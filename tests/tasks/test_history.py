@@ -108,10 +108,20 @@ def test_t10_commits_and_the_difference_new_files_and_uncommitted_ones(desk: Des
     assert complete["logs"][0]["stdout"]
     index = git(Path(found["directory"]), "status", "--porcelain", "--untracked-files=all")
     assert '?? "new file"' in index  # the agent's own index is as it was
-    # A turn later both turns are in it.
-    again = desk.give("amy", "[[say x]]", session_id=found["session_id"])
-    desk.done(again)
-    assert "+changed" in desk.pen.client().get("history", again)["diff"]
+    # What was there before another task is not what that did.
+    script = '[[tool Bash {"command": "echo later > file2.txt"} ; say x]]'
+    again = desk.give("amy", script, session_id=found["session_id"], keep_open=True)
+    desk.wait(again, "idle")
+    desk.go_on(again, script.replace("later", "last").replace("file2", "file3"))
+    desk.wait(again, "idle")
+    desk.end(again)
+    diff = desk.pen.client().get("history", again)["diff"]
+    assert [word in diff for word in ("+later", "+last", "+changed", "+new")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_t10_a_checkout_in_a_workdir(desk: Desk) -> None:

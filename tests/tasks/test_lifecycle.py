@@ -179,6 +179,8 @@ def test_t1_what_cannot_be_is_refused_before_it_is_acknowledged(desk: Desk) -> N
     (work / "file").touch()
     (work / "out").symlink_to("/etc")
     (work / "in").symlink_to(desk.pen.root)
+    moved = {"name": "moved", "prompt": "p", "workdir": str(work / "none")}
+    (desk.pen.root / "projects" / "moved.yaml").write_text(json.dumps(moved))
     bad: list[dict[str, Any]] = [
         {"workdir": str(work), "repo": str(work), "worktree": "b"},
         {"workdir": str(work), "session_id": str(uuid.uuid4())},
@@ -189,7 +191,9 @@ def test_t1_what_cannot_be_is_refused_before_it_is_acknowledged(desk: Desk) -> N
         {"workdir": str(work / "none")},
         {"repo": "ext::sh -c id", "worktree": "b"},
         {"repo": "-u./x", "worktree": "b"},
-        {"repo": "/x", "worktree": "../../x"},
+        {"repo": str(work), "worktree": "../../x"},
+        {"repo": str(work / "none"), "worktree": "b"},
+        {"project": "moved"},
         {"session_id": "../../../etc"},
         {"session_id": str(uuid.uuid1())},
         {"timeout_seconds": 0},
@@ -210,8 +214,9 @@ def test_t1_what_cannot_be_is_refused_before_it_is_acknowledged(desk: Desk) -> N
         status, body = refused(desk, "amy", **fields)
         assert (status, body["error"]) == (400, "validation_error"), (fields, status, body)
     for place in ("/etc", work / "out", work / "in", desk.pen.root, desk.pen.root / "sessions"):
-        status, body = refused(desk, "amy", workdir=str(place))
-        assert (status, body["error"]) == (403, "forbidden"), (place, body)
+        for where in ({"workdir": str(place)}, {"repo": str(place), "worktree": "b"}):
+            status, body = refused(desk, "amy", **where)
+            assert (status, body["error"]) == (403, "forbidden"), (where, body)
     for fields in ({"session_id": str(uuid.uuid4())}, {"project": "none-such"}):
         assert refused(desk, "amy", **fields)[0] == 404, fields
     assert desk.pen.client().get("history")["total"] == 0

@@ -11,6 +11,7 @@ import pytest
 from bullpen.model.agent_file import Claude
 from tests.conftest import wait_until
 from tests.holder.conftest import alive
+from tests.hub.test_odd_conditions import CLOCK, scripted_hub
 from tests.tasks.desk import Desk
 
 pytestmark = pytest.mark.slow
@@ -149,9 +150,11 @@ def test_t5_rest_survives_the_hub_and_ends_after_its_time(desk: Desk) -> None:
     desk.go_on(task, "[[say two]]")
     rested = desk.wait(task, "idle")
     since = rested["started_at"] + rested["duration_seconds"]
+    wait_until(lambda: time.time() > since + 5)
+    desk.pen.kill_hub()  # its time goes on
     found = desk.done(task)
     assert found["output"] == "two"
-    assert found["completed_at"] - since > 8
+    assert 8 < found["completed_at"] - since < 14.5
     assert desk.done(desk.give("amy", "x", keep_open=False))["state"] == "completed"
 
 
@@ -280,6 +283,28 @@ def test_t7_one_that_does_not_listen_is_killed(desk: Desk) -> None:
     assert found["error"]["type"] == "timeout"
     assert found["output"] == "part\n\nI heard that"
     assert 10 < found["duration_seconds"] < 25
+
+
+def test_t7_a_clock_that_is_set_ends_no_task_and_spares_none(desk: Desk) -> None:
+    offset = desk.pen.root / "offset"
+    offset.write_text("0")
+    hold, let = desk.team.claude.wait_held, desk.team.claude.release
+    with scripted_hub(desk.pen, CLOCK, str(offset)):
+        desk.agent("amy", walls=False)
+        task = desk.give("amy", "[[hold one ; say so far ; hold two ; say x]]", timeout_seconds=99)
+        hold("one")
+        desk.wait(task, "working")
+        offset.write_text("7200")
+        let("one")
+        hold("two")
+        wait_until(lambda: desk.task(task)["output"] == "so far")  # looked at again
+        let("two")
+        desk.done(task)
+        task = desk.give("amy", "[[hold three]]", timeout_seconds=2)
+        hold("three")
+        offset.write_text("-7200")
+        assert desk.over(task)["error"]["type"] == "timeout"
+        let("three")
 
 
 # ── budgets ──

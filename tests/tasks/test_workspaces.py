@@ -1,8 +1,12 @@
 """Where tasks work: directories and worktrees, one task at a time in each."""
 
 import json
+import os
+import signal
+import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +14,17 @@ import pytest
 
 from bullpen import worktrees
 from bullpen.hub.task_rows import Session
-from bullpen.hub.workspaces import LOCK_REASON, believe, checkout_of, overlap, unsure_of
+from bullpen.hub.workspaces import (
+    LOCK_REASON,
+    _newest,
+    believe,
+    checkout_of,
+    overlap,
+    unsure_of,
+)
+from bullpen.worktrees.git import open_repository
 from tests.conftest import wait_until
+from tests.hub.test_odd_conditions import scripted_hub
 from tests.tasks.desk import Desk
 from tests.worktrees.conftest import commit, git, make_repo
 
@@ -64,13 +77,58 @@ def test_t1_a_worktree_of_a_repository_by_path_and_by_address(desk: Desk) -> Non
     assert git(clone, "remote", "get-url", "origin") == url
     assert git(clone, "log", "-1", "--format=%s", "other") == "Made"
     assert Path(cloned["directory"]).parent == desk.pen.root / "worktrees"
+    # Another branch begins where the repository is now; one that is there needs no server.
+    newer = commit(repo, "newer")
     second = desk.done(desk.give("amy", "x", repo=url, worktree="third"))
     assert len(list((desk.pen.root / "projects").iterdir())) == 1
     assert second["directory"] != cloned["directory"]
+    assert git(Path(second["directory"]), "rev-parse", "HEAD") == newer
+    away = repo.rename(repo.with_name("away"))
+    known = desk.done(desk.give("amy", "x", repo=url, worktree="third"))
+    assert known["directory"] == second["directory"]
+    lost = desk.over(desk.give("amy", "x", repo=url, worktree="fourth"))["error"]
+    assert lost["type"] == "setup_failed"
+    assert f"cannot fetch {url}" in lost["message"]
+    away.rename(repo)
     gone = desk.over(desk.give("amy", "x", repo=f"{url}-not", worktree="b"))
     assert gone["error"]["type"] == "setup_failed"
     assert "clone" in gone["error"]["message"]
     assert len(list((desk.pen.root / "projects").iterdir())) == 1
+
+
+def test_tasks_that_begin_at_once_all_find_the_newest(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo")
+    git(tmp_path, "clone", "-q", str(repo), "clone")
+    clone, newer = open_repository(tmp_path / "clone"), commit(repo, "newer")
+    with ThreadPoolExecutor(4) as threads:
+        asked = [threads.submit(_newest, clone, str(repo), lambda: True) for _ in range(4)]
+        assert {each.result() for each in asked} == {"origin/main"}
+    assert git(tmp_path / "clone", "rev-parse", "origin/main") == newer
+
+
+def test_t3_a_clone_that_takes_for_ever_keeps_neither_the_agent_nor_the_hub(desk: Desk) -> None:
+    desk.agent("amy", walls=False)
+    projects = desk.pen.root / "projects"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(30)
+        url = f"git://127.0.0.1:{silent.getsockname()[1]}/shop.git"
+        task = desk.give("amy", "x", repo=url, worktree="b")
+        with silent.accept()[0]:
+            (begun,) = projects.iterdir()
+            desk.pen.kill_hub()
+            desk.pen.start()
+        with silent.accept()[0]:
+            # What the killed one had begun is gone, another one is begun.
+            assert begun not in projects.iterdir()
+            assert len(list(projects.iterdir())) == 1
+            assert desk.cancel(task)["state"] == "cancelled"
+            assert desk.done(desk.give("amy", "[[say free]]"))["output"] == "free"
+            assert list(projects.iterdir()) == []
+        desk.give("amy", "x", repo=url, worktree="b")
+        with silent.accept()[0]:
+            assert desk.pen.cli("hub", "stop").code == 0
+            assert list(projects.iterdir()) == []
+            assert "never retrieved" not in (desk.pen.root / "logs" / "hub.log").read_text()
 
 
 def test_t1_a_project_says_where(desk: Desk) -> None:
@@ -172,6 +230,45 @@ def test_t12_a_task_that_waits_for_a_directory_can_be_cancelled(desk: Desk) -> N
     assert desk.task(four)["state"] == "queued"
     desk.end(three)
     desk.done(four)
+
+
+FAILING = """
+import os, sys
+import bullpen.hub.main
+from bullpen.hub import runs
+real, fails, sys.argv = runs._read, sys.argv[2], ["hub"]
+def read(*args):
+    if os.path.exists(fails):
+        raise ValueError("a bug")
+    return real(*args)
+runs._read = read
+bullpen.hub.main.main()
+"""
+
+
+def test_t12_nobody_works_there_before_a_run_whose_driver_failed_has_ended(desk: Desk) -> None:
+    desk.program("signal.signal(signal.SIGTERM, lambda *_: say('told to end'))\n" + WORKING)
+    root = desk.pen.root.parent / "project"
+    root.mkdir()
+    fails, env = desk.pen.root.parent / "fails", {"ROOT": str(root)}
+    with scripted_hub(desk.pen, FAILING, str(fails)):
+        desk.agent("amy", walls=False)
+        desk.agent("bob", walls=False)
+        one = desk.give("amy", "x", workdir=str(root), env=env)
+        desk.wait_said(one)
+        two = desk.give("bob", "x", workdir=str(root), env=env)
+        run = desk.run_directory(one)
+        fails.touch()
+        os.kill(json.loads((run / "holder.json").read_text())["child"], signal.SIGTERM)
+        # By us, to make it say something, and by the hub.
+        wait_until(lambda: (run / "output.log").read_bytes().count(b"told to end") == 2)
+        fails.unlink()
+        assert desk.task(two)["state"] == "queued"
+        assert desk.ask("POST", "/agents/amy/task", {"prompt": "x"})[1]["error"] == "agent_busy"
+        (root / "go").touch()
+        why = "the hub failed: ValueError('a bug')"
+        assert desk.over(one)["error"] == {"type": "setup_failed", "message": why}
+        assert desk.done(two)["output"] == "alone"
 
 
 def test_t12_a_worktree_is_locked_while_a_task_works_there(desk: Desk) -> None:

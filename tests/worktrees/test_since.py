@@ -7,7 +7,7 @@ import pytest
 
 from bullpen import worktrees
 from bullpen.worktrees import Spec
-from bullpen.worktrees.since import CUT, MOST_DIFF_BYTES, head_of, look_at, since
+from bullpen.worktrees.since import CUT, MOST_DIFF_BYTES, head_of, look_at, since, snapshot
 from tests.worktrees.conftest import commit, git, make_repo
 
 
@@ -31,6 +31,35 @@ def test_a_main_checkout_and_a_linked_one(tmp_path: Path) -> None:
     assert look_at(tmp_path) is None
     (repo / "inner").mkdir()
     assert look_at(repo / "inner") is None
+
+
+def test_what_was_changed_before_is_not_what_was_done_since(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo: odd")
+    looked = look_at(repo)
+    assert looked is not None
+    base, objects = head_of(looked), tmp_path / "its: own"
+    assert snapshot(looked, objects) == ""
+    assert not objects.exists()
+    (repo / "file0.txt").write_text("early\n")
+    (repo / "file1.txt").unlink()
+    for name in ("new, left", "new, changed", "new, removed", "new, added"):
+        (repo / name).write_text(f"{name}\n")
+    before = git(repo, "status", "--porcelain"), sorted((repo / ".git").rglob("*"))
+    tree = snapshot(looked, objects)
+    assert (git(repo, "status", "--porcelain"), sorted((repo / ".git").rglob("*"))) == before
+    assert since(looked, base, tree, objects).diff == ""
+    (repo / "new, changed").write_text("late\n")
+    (repo / "new, removed").unlink()
+    git(repo, "add", "new, added")
+    (repo / "file1.txt").write_text("back\n")
+    (repo / "file2.txt").write_text("late, too\n")
+    lines = since(looked, base, tree, objects).diff.splitlines()
+    changes = {line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")}
+    assert changes == {
+        *("-new, changed", "+late", "-new, removed", "+back", "-file 2", "+late, too"),
+    }
+    commit(repo, "file0.txt", "early\n")  # what was there, committed: nothing of it is new
+    assert "early" not in since(looked, base, tree, objects).diff
 
 
 def test_before_the_first_commit_there_is_no_head(tmp_path: Path) -> None:

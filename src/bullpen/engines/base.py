@@ -153,6 +153,10 @@ class Engine(Protocol):
         """Whether a hook says that the turn ended at a limit of the model's API."""
         ...
 
+    def find_reset(self, words: str, now: float) -> float | None:
+        """When a limit that a run ended at will be over, if its words name that."""
+        ...
+
     def prepare_run(self, start: Start) -> Prepared:
         """How to run one prompt headless, on pipes. It reads the prompt from a file in
         `Start.run`: without that it does not start, and it ends by itself."""
@@ -256,6 +260,9 @@ class NoConversation:
         return ""
 
     def limited(self, hook: Mapping[str, Any], now: float) -> Limited | None:
+        return None
+
+    def find_reset(self, words: str, now: float) -> float | None:
         return None
 
     def prepare_run(self, start: Start) -> Prepared:

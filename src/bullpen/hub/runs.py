@@ -5,13 +5,15 @@ followed by reading that log from its beginning, and a hub that comes after a cr
 """
 
 import asyncio
+import contextlib
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from bullpen.engines.base import Engine, Reader
 from bullpen.engines.lines import Begun, Line, Outcome, Said, Spent, Used
@@ -147,14 +149,13 @@ async def follow(place: Place, engine: Engine, told: Told, news: Callable[[], No
             break
         try:
             link = await holders.connect(place.socket)
+            await _listen(link, place, reader, told, news, more)
+            tries = 0
         except (OSError, TimeoutError):
-            # Just ended, or it does not answer: no answer is not death.
+            # Just ended, it does not answer, or its log cannot be read: none of it is death.
             await asyncio.to_thread(held.ask_to_listen, place.directory, place.tag, place.socket)
             await asyncio.sleep(ASK_AGAIN_SECONDS[min(tries, len(ASK_AGAIN_SECONDS) - 1)])
             tries += 1
-            continue
-        tries = 0
-        await _listen(link, place, reader, told, news, more)
     # The holder writes its record before it lets go of the directory.
     record = await asyncio.to_thread(held.find_exit, place.directory, place.tag)
     await _read(reader, told, news)
@@ -194,8 +195,6 @@ async def _listen(
             except TimeoutError:
                 await link.ask(b"X", {"grace": 1})  # its result stands
             more.clear()
-    except (OSError, TimeoutError):
-        return
     finally:
         link.close()
 
@@ -219,6 +218,12 @@ async def stop(place: Place, grace: float) -> None:
         log.warning("cannot stop a run", extra={"tag": place.tag, "why": str(error)})
     finally:
         link.close()
+
+
+async def end(place: Place, grace: float) -> None:
+    """The same, and wait until it has ended."""
+    await stop(place, grace)
+    await _released(place)
 
 
 async def _reach(place: Place) -> holders.Link | None:
@@ -283,12 +288,14 @@ class Fact:
 
 
 class LogReader:
-    """What the log of a run says, as far as it is written in whole lines."""
+    """What the log of a run says, as far as it is written in whole lines. At its limit the holder
+    puts it aside and begins another one; what it puts aside later replaces the first."""
 
     def __init__(self, path: Path, reader: Reader) -> None:
         self.path = path
         self._reader = reader
-        self._offset = 0  # behind the last whole line
+        self._inode, self._place = 0, 0  # the file that is being read, and how far it is
+        self._offset = 0  # behind the last whole line, of all that was read
         self._rest = b""
         self._is_too_long = False  # the line that is being read
 
@@ -311,17 +318,37 @@ class LogReader:
         return [Fact(self._offset, each) for each in said] or [Fact(self._offset, None)]
 
     def _lines(self) -> list[bytes]:
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self._offset + len(self._rest))
-                while piece := file.read(PIECE_BYTES):
-                    self._rest += piece
-                    if b"\n" in piece:
-                        break
-                    if len(self._rest) > MOST_LINE_BYTES:
-                        self._offset += len(self._rest)
-                        self._rest, self._is_too_long = b"", True
-        except FileNotFoundError:
-            return []
+        while piece := self._piece():
+            self._rest += piece
+            if b"\n" in piece:
+                break
+            if len(self._rest) > MOST_LINE_BYTES:
+                self._offset += len(self._rest)
+                self._rest, self._is_too_long = b"", True
         *lines, self._rest = self._rest.split(b"\n")
         return lines
+
+    def _piece(self) -> bytes:
+        """What comes next, of the older file first."""
+        with contextlib.ExitStack() as stack:
+            # The newer is opened first: one that is put aside in this moment is both then.
+            newer = _opened(stack, self.path)
+            files = _opened(stack, self.path.with_name(f"{self.path.name}.1")) | newer
+            inodes = list(files)
+            for inode in inodes[inodes.index(self._inode) if self._inode in files else 0 :]:
+                if inode != self._inode:
+                    self._inode, self._place = inode, 0
+                files[inode].seek(self._place)
+                if piece := files[inode].read(PIECE_BYTES):
+                    self._place += len(piece)
+                    return piece
+        return b""
+
+
+def _opened(stack: contextlib.ExitStack, path: Path) -> dict[int, BinaryIO]:
+    """The file by its inode; nothing if there is none."""
+    try:
+        file = stack.enter_context(path.open("rb"))
+    except FileNotFoundError:
+        return {}
+    return {os.fstat(file.fileno()).st_ino: file}

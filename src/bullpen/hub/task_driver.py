@@ -10,6 +10,7 @@ import contextlib
 import functools
 import logging
 import random
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,14 +25,14 @@ from bullpen.hub.run_plan import Worker
 from bullpen.hub.supervise import Supervisor
 from bullpen.hub.task_board import Board, LiveTask
 from bullpen.hub.task_rows import Session
+from bullpen.hub.threads import in_loose_thread
 from bullpen.model.agent import Agent
 from bullpen.model.message import Message, envelope
 from bullpen.model.state import Idle, Told
 from bullpen.model.state import Working as AgentWorks
 from bullpen.model.task import Cancelled, Cancelling, Completed, Queued, Resting, Run, Task, Working
 from bullpen.model.task_moves import after_run, begin, fail, move, seconds_left, verdict
-from bullpen.worktrees import WorktreeError
-from bullpen.worktrees.since import head_of, since
+from bullpen.worktrees.since import head_of, since, snapshot
 
 log = logging.getLogger("bullpen.hub")
 
@@ -40,7 +41,7 @@ LOOK_SECONDS = 5.0  # budgets are used up also while a run says nothing
 LEAST_SECONDS = 0.01
 TASK_CHANNEL = "task"
 SANDBOX_WORDS = "bwrap: "
-DIFF = "diff.patch"
+DIFF, OBJECTS = "diff.patch", "objects"
 
 
 class Driver:
@@ -63,16 +64,16 @@ class Driver:
         async with self._held(live, directory):
             if live.task.is_over:
                 return
-            settings = self._supervisor.settings
-            await asyncio.to_thread(workspaces.lock_tree, self._home, settings, live.session)
+            place = (self._home, self._supervisor.settings, live.session)
+            await asyncio.to_thread(workspaces.lock_tree, *place)
             try:
                 await self._move_on(live)
-            finally:
-                # While nobody else may work there: the lock of who comes next stays.
-                if live.task.is_over:
-                    await asyncio.to_thread(
-                        workspaces.unlock_tree, self._home, settings, live.session
-                    )
+            except Exception:
+                await self._abandon(live)
+                await asyncio.to_thread(workspaces.unlock_tree, *place)
+                raise
+            # While nobody else may work there: the lock of who comes next stays.
+            await asyncio.to_thread(workspaces.unlock_tree, *place)
 
     async def _move_on(self, live: LiveTask) -> None:
         while not live.task.is_over:
@@ -87,10 +88,11 @@ class Driver:
                 case _:
                     break
 
-    async def abandon(self, live: LiveTask) -> None:
-        """Its driver has failed: what runs may not go on without one."""
+    async def _abandon(self, live: LiveTask) -> None:
+        """Its driver has failed: what runs may not go on without one, and nobody else may work
+        there before it has ended."""
         if live.place is not None and await asyncio.to_thread(held.is_held, live.place.directory):
-            await runs.stop(live.place, GRACE_SECONDS)
+            await runs.end(live.place, GRACE_SECONDS)
 
     @contextlib.asynccontextmanager
     async def _held(self, live: LiveTask, directory: Path) -> AsyncIterator[None]:
@@ -120,7 +122,7 @@ class Driver:
             agent = self._agent(live)
             worker = await asyncio.to_thread(run_plan.load_worker, self._home, agent)
             site = workspaces.Site(self._home, ground.settings, ground.person, worker.session_dir)
-            session = await asyncio.to_thread(workspaces.make, site, live.task.wish, live.session)
+            session = await self._made(live, site)
         except (BullpenError, OSError) as error:
             await self._board.fail(live, "setup_failed", _words(error))
             return False
@@ -141,16 +143,46 @@ class Driver:
             and Path(session.git_dir).is_relative_to(agent.cwd)
         ]
 
+    async def _made(self, live: LiveTask, site: workspaces.Site) -> Session:
+        """A clone takes as long as its server likes: the hub's other threads do not wait for it,
+        and it ends with the task or the hub."""
+        is_leaving = threading.Event()
+
+        def is_wanted() -> bool:
+            return not (live.task.is_over or is_leaving.is_set())
+
+        making = asyncio.ensure_future(
+            in_loose_thread(lambda: workspaces.make(site, live.task.wish, live.session, is_wanted))
+        )
+        # Whoever leaves does not look at how it ended; that is no error to be logged.
+        making.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._supervisor.beside.finish(making)
+        try:
+            return await asyncio.shield(making)
+        finally:
+            is_leaving.set()
+
     async def _begin(self, live: LiveTask) -> None:
-        base, looked = "", workspaces.checkout_of(live.session)
-        if looked is not None:
-            with contextlib.suppress(WorktreeError):
-                base = await asyncio.to_thread(head_of, looked)
+        base, before = await asyncio.to_thread(self._look_before, live)
         async with live.lock:
             if isinstance(live.task.status, Queued):
                 begun = begin(live.task, time.time())
-                where = {"directory": live.session.directory, "base": base}
+                where = {"directory": live.session.directory, "base": base, "before": before}
                 await self._board.put_surely(live, begun.model_copy(update=where))
+
+    def _look_before(self, live: LiveTask) -> tuple[str, str]:
+        """What a checkout is at: its commit, and the tree of what is not committed."""
+        base, looked = "", workspaces.checkout_of(live.session)
+        if looked is None:
+            return "", ""
+        try:
+            base = head_of(looked)
+            return base, snapshot(looked, self._objects(live)) if base else ""
+        except (BullpenError, OSError) as error:
+            log.warning(
+                "cannot tell what is there", extra={"task": live.task.id, "why": str(error)}
+            )
+            return base, ""
 
     async def _rest(self, live: LiveTask) -> None:
         """Until somebody continues, ends or cancels it, or for too long."""
@@ -231,7 +263,8 @@ class Driver:
                 plan = await asyncio.to_thread(planned, [envelope(each) for each in messages])
             request = await asyncio.to_thread(run_plan.write, self._home, plan)
             await self._messages.mark_sent(messages, TASK_CHANNEL)
-            await self._converse(live, plan.prepared.conversation)
+            conversed = _conversing(live.session, plan.prepared.conversation)
+            await self._board.keep_session(live, conversed)
             await self._supervisor.lead(
                 self._supervisor.registry.get(agent.name), walls.tunnel_hosts(plan.wall)
             )
@@ -260,19 +293,18 @@ class Driver:
             await self._messages.mark_queued([each for each in sent if each.id not in shown])
         return self._messages.queue(agent.name)
 
-    async def _converse(self, live: LiveTask, conversation: str) -> None:
-        """What another conversation costs is counted from nothing."""
-        if conversation and conversation != live.session.conversation:
-            new = live.session.model_copy(update={"conversation": conversation, "usd": 0.0})
-            await self._board.keep_session(live, new)
-
     async def _watch(self, live: LiveTask, place: runs.Place) -> None:
         """End the run when it is cancelled, takes too long, or uses too much. One that does not
         take notice is told again, until this is cancelled."""
-        limit = await self._timeout(live)
-        while not await self._has_to_end(live, limit):
+        limit, ahead = await self._timeout(live), time.time() - time.monotonic()
+
+        def now() -> float:
+            """A clock that is set meanwhile ends no run, and spares none."""
+            return time.monotonic() + ahead
+
+        while not self._has_to_end(live, limit, now()):
             live.moved.clear()
-            left = max(LEAST_SECONDS, seconds_left(live.task, limit, time.time()))
+            left = max(LEAST_SECONDS, seconds_left(live.task, limit, now()))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(left, LOOK_SECONDS)):
                     await live.moved.wait()
@@ -280,13 +312,13 @@ class Driver:
             await runs.stop(place, GRACE_SECONDS)
             await asyncio.sleep(GRACE_SECONDS)
 
-    async def _has_to_end(self, live: LiveTask, limit: float) -> bool:
+    def _has_to_end(self, live: LiveTask, limit: float, now: float) -> bool:
         if isinstance(live.task.status, Cancelling):
             return True
         told = live.told or runs.Told()
         used = told.input_tokens + told.output_tokens
         refusal = self._budgets.refusal(live.task.agent)
-        live.stopped_for = verdict(live.task, limit, time.time(), used) or (
+        live.stopped_for = verdict(live.task, limit, now, used) or (
             ("budget", refusal) if refusal else None
         )
         return live.stopped_for is not None
@@ -301,10 +333,10 @@ class Driver:
         told = live.told
         assert told is not None
         worker = await self._worker(live)
-        await self._converse(live, told.conversation)
-        run = _record(live, number, ended, is_sandboxed=worker.is_sandboxed)
-        usd = max(live.session.usd, ended.outcome.conversation_usd)
-        session = live.session.model_copy(update={"usd": usd})
+        session = _conversing(live.session, told.conversation)
+        run = _record(live, number, ended, session.usd, is_sandboxed=worker.is_sandboxed)
+        usd = max(session.usd, ended.outcome.conversation_usd)
+        session = session.model_copy(update={"usd": usd})
         if live.stopped_for is None and run.fault:
             # The hub that stopped it may have been killed since.
             limit = await self._timeout(live)
@@ -341,7 +373,7 @@ class Driver:
         if looked is None or not live.task.base:
             return live.task.commits
         try:
-            found = since(looked, live.task.base)
+            found = since(looked, live.task.base, live.task.before, self._objects(live))
             place = run_plan.task_directory(self._home, live.task.agent, live.task.id)
             (place / DIFF).write_text(found.diff, encoding="utf-8", errors="backslashreplace")
         except (BullpenError, OSError) as error:
@@ -350,6 +382,9 @@ class Driver:
         return found.commits
 
     # ── small things ──
+
+    def _objects(self, live: LiveTask) -> Path:
+        return run_plan.task_directory(self._home, live.task.agent, live.task.id) / OBJECTS
 
     def _agent(self, live: LiveTask) -> Agent:
         return self._supervisor.registry.get(live.task.agent).agent
@@ -377,7 +412,16 @@ class Driver:
                 await self._supervisor.record.observe(agent, seen)
 
 
-def _record(live: LiveTask, number: int, ended: runs.Ended, *, is_sandboxed: bool) -> Run:
+def _conversing(session: Session, conversation: str) -> Session:
+    """What another conversation costs is counted from nothing."""
+    if not conversation or conversation == session.conversation:
+        return session
+    return session.model_copy(update={"conversation": conversation, "usd": 0.0})
+
+
+def _record(
+    live: LiveTask, number: int, ended: runs.Ended, before_usd: float, *, is_sandboxed: bool
+) -> Run:
     told, outcome = live.told, ended.outcome
     assert told is not None
     run = Run(
@@ -391,7 +435,7 @@ def _record(live: LiveTask, number: int, ended: runs.Ended, *, is_sandboxed: boo
         is_retryable=outcome.is_retryable,
         input_tokens=max(outcome.input_tokens, told.input_tokens),
         output_tokens=max(outcome.output_tokens, told.output_tokens),
-        usd=cost_of_run(live.session.usd, outcome),
+        usd=cost_of_run(before_usd, outcome),
     )
     if ended.is_lost:
         return run.model_copy(update={"fault": "lost", "is_retryable": True})

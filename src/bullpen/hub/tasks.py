@@ -303,8 +303,10 @@ class Tasks:
         self.dispatch()
 
     async def _sweep(self) -> None:
-        """What a killed hub did not come to: variables, logs and locks of tasks that are over."""
+        """What a killed hub did not come to: variables, logs and locks of tasks that are over, and
+        clones."""
         await asyncio.to_thread(run_plan.sweep_variables, self._home, set(self.board.live))
+        await asyncio.to_thread(workspaces.sweep_clones, self._home)
         for each in self._supervisor.registry:
             if each.agent.kind == "headless":
                 known = await self.board.rows.ids(each.agent.name)
@@ -339,7 +341,6 @@ class Tasks:
                 raise
         except Exception as error:
             log.exception("a task could not be driven", extra={"task": live.task.id})
-            await self._driver.abandon(live)
             why = error.message if isinstance(error, BullpenError) else repr(error)
             await self.board.fail(live, "setup_failed", f"the hub failed: {why}")
         if not self._is_closed:

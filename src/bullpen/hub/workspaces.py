@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,13 +26,15 @@ from bullpen.proc import run
 from bullpen.projects import load_project
 from bullpen.settings import Settings
 from bullpen.worktrees import Spec
-from bullpen.worktrees.git import Repository, scrubbed
+from bullpen.worktrees.git import SAFE, Repository, git, scrubbed
 from bullpen.worktrees.since import Looked, look_at
 from bullpen.worktrees.site import find_checkout
 
 log = logging.getLogger("bullpen.hub")
 
+LOCAL = ("/", "~/")  # so begins a repository on this machine
 CLONE_SECONDS = 1800.0
+ASIDE = ".cloning."  # what a clone is called until it is whole
 LOCK_REASON = "a task works in it"
 
 
@@ -53,43 +55,53 @@ def project_of(home: Home, wish: Wish) -> Project | None:
 
 def check_wish(home: Home, settings: Settings, person: Path, wish: Wish) -> None:
     """Refuse what can be refused before the task is acknowledged."""
-    project = project_of(home, wish)
-    if wish.workdir is not None:
-        _checked_directory(home, settings, person, wish.workdir)
-    for repo in filter(None, (wish.repo, project.repo if project else None)):
+    workdir, repo = _named(wish, project_of(home, wish))
+    if repo:
         try:
             check_repository(repo)
         except ValueError as error:
             raise BullpenError(f"repo {repo[:200]!r} {error}") from error
     if wish.worktree is not None:
         names.subtree_name(wish.worktree)
+    place = workdir or (repo if repo and repo.startswith(LOCAL) else None)
+    if place and wish.session_id is None:
+        _checked_directory(home, settings, person, place)
 
 
-def make(site: Site, wish: Wish, session: Session) -> Session:
-    """The session with its directory, which is there when this returns."""
+def _named(wish: Wish, project: Project | None) -> tuple[str | None, str | None]:
+    """The directory, or the repository; what a task itself names counts before its project's."""
+    workdir = wish.workdir or (project.workdir if project and not wish.repo else None)
+    return workdir, wish.repo or (project.repo if project and not workdir else None)
+
+
+def make(site: Site, wish: Wish, session: Session, is_wanted: Callable[[], bool]) -> Session:
+    """The session with its directory, which is there when this returns. May take as long as a
+    clone does, unless it is no longer wanted."""
     if session.directory:
         check_there(session)
         return session
-    project = project_of(site.home, wish)
-    workdir = wish.workdir or (project.workdir if project and not wish.repo else None)
-    repo = wish.repo or (project.repo if project and not workdir else None)
+    workdir, repo = _named(wish, project_of(site.home, wish))
     if workdir:
         found = _checked_directory(site.home, site.settings, site.person, workdir)
         return session.model_copy(update={"directory": str(found), **_checkout_at(found)})
     if repo:
         branch = wish.worktree or f"task-{session.id[:8]}"
-        return _make_worktree(site, session, repo, branch)
+        return _make_worktree(site, session, repo, branch, is_wanted)
     directory = site.session_dir / session.id
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return session.model_copy(update={"directory": str(directory.resolve())})
 
 
-def _make_worktree(site: Site, session: Session, repo: str, branch: str) -> Session:
+def _make_worktree(
+    site: Site, session: Session, repo: str, branch: str, is_wanted: Callable[[], bool]
+) -> Session:
     name = names.subtree_name(branch)
-    source = _local(site, repo)
-    found = open_site(site.home, site.settings, source)
-    worktrees.ensure(found, Spec(name, branch=branch))
+    found = open_site(site.home, site.settings, _local(site, repo, is_wanted))
     path = worktrees.path_for(found, name)
+    base = ""
+    if not repo.startswith(LOCAL) and find_checkout(found, path) is None:
+        base = _newest(found.repo, repo, is_wanted)
+    worktrees.ensure(found, Spec(name, branch=branch, base=base))
     # From git's own records: the `.git` in it may be an agent's that worked there before.
     checkout = find_checkout(found, path)
     return session.model_copy(
@@ -150,33 +162,65 @@ def checkout_of(session: Session) -> Looked | None:
     return Looked(Repository(Path(session.git_dir), Path(session.common_dir), root), root)
 
 
-def _local(site: Site, repo: str) -> Path:
+def _local(site: Site, repo: str, is_wanted: Callable[[], bool]) -> Path:
     """The repository on this machine; one that is elsewhere is cloned first."""
     check_repository(repo)
-    if repo.startswith(("/", "~/")):
+    if repo.startswith(LOCAL):
         return _checked_directory(site.home, site.settings, site.person, repo)
     stem = repo.rstrip("/").rpartition("/")[2].removesuffix(".git")
     key = hashlib.sha256(repo.encode()).hexdigest()[:8]
     place = site.home.projects / f"{names.slug(stem)}-{key}"
     if not place.exists():
-        aside = site.home.projects / f".{place.name}.{os.urandom(6).hex()}"
+        aside = site.home.projects / f"{ASIDE}{place.name}.{os.urandom(6).hex()}"
         try:
-            done = run(
-                ["git", "clone", "-q", "--", repo, str(aside)],
-                env={**scrubbed(os.environ), "GIT_TERMINAL_PROMPT": "0"},
-                timeout=CLONE_SECONDS,
-            )
-            if done.code:
-                raise BullpenError(
-                    f"cannot clone {repo}: {done.error_text.strip()[-500:]}",
-                    hint="try the same with git clone",
-                    kind=Kind.COMMAND_FAILED,
-                )
+            _ask_server("clone", repo, ["clone", "-q", "--", repo, str(aside)], is_wanted)
             with contextlib.suppress(OSError):  # somebody else cloned it meanwhile
                 aside.rename(place)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     return place
+
+
+def _newest(clone: Repository, repo: str, is_wanted: Callable[[], bool]) -> str:
+    """The branch that the server would have us begin at, as it is there now; empty if it names
+    none."""
+    fetch = [
+        *SAFE,
+        "--git-dir",
+        str(clone.git_dir),
+        "fetch",
+        "-q",
+        "--no-recurse-submodules",
+        "origin",
+    ]
+    try:
+        _ask_server("fetch", repo, fetch, is_wanted)
+    except BullpenError:
+        # Of several at once only one succeeds (git: "cannot lock ref"); the others find it done.
+        _ask_server("fetch", repo, fetch, is_wanted)
+    head = ("symbolic-ref", "-q", "--short", "refs/remotes/origin/HEAD")
+    return git(clone, *head, accept=(0, 1)).text.strip()
+
+
+def _ask_server(what: str, repo: str, words: Sequence[str], is_wanted: Callable[[], bool]) -> None:
+    done = run(
+        ["git", *words],
+        env={**scrubbed(os.environ), "GIT_TERMINAL_PROMPT": "0"},
+        timeout=CLONE_SECONDS,
+        is_wanted=is_wanted,
+    )
+    if done.code:
+        raise BullpenError(
+            f"cannot {what} {repo}: {done.error_text.strip()[-500:]}",
+            hint=f"try the same with git {what}",
+            kind=Kind.COMMAND_FAILED,
+        )
+
+
+def sweep_clones(home: Home) -> None:
+    """Those that hubs which were killed left half-made."""
+    for path in home.projects.glob(f"{ASIDE}*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def allowed_roots(home: Home, settings: Settings, person: Path) -> list[Path]:

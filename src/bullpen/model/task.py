@@ -212,6 +212,7 @@ class Task(Value):
     runs: tuple[Run, ...] = ()
     output: str | None = None
     base: str = ""  # the commit that its directory was at
+    before: str = ""  # the tree of what was changed there and not committed
     commits: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -52,12 +52,10 @@ def show(task: Task, now: float, progress: Progress | None = None) -> Shown:
     end = task.ended if task.ended is not None else now
     live = progress or Progress()
     last = task.runs[-1] if task.runs else None
-    tokens = None
-    if task.runs or progress:
-        tokens = Tokens(
-            input=sum(run.input_tokens for run in task.runs) + live.input_tokens,
-            output=sum(run.output_tokens for run in task.runs) + live.output_tokens,
-        )
+    tokens = Tokens(
+        input=sum(run.input_tokens for run in task.runs) + live.input_tokens,
+        output=sum(run.output_tokens for run in task.runs) + live.output_tokens,
+    )
     return Shown(
         task_id=task.id,
         state=task.state,
@@ -71,8 +69,9 @@ def show(task: Task, now: float, progress: Progress | None = None) -> Shown:
         duration_seconds=None if task.started is None else round(max(0.0, end - task.started), 3),
         output=live.text or task.output if progress else task.output,
         error=task.status.error if isinstance(task.status, Failed) else None,
-        token_usage=tokens,
-        cost_usd=round(spent_usd(task), 6) if task.runs else None,
+        # What nobody has told is not nothing: a plain program tells neither, some engines no cost.
+        token_usage=tokens if tokens.input or tokens.output else None,
+        cost_usd=round(spent_usd(task), 6) or None,
         directory=task.directory or None,
         turns=1 + len(task.turns),
         runs=task.runs,

@@ -1,4 +1,4 @@
-"""What was done in a checkout since a commit: commits, and the difference of its files.
+"""What was done in a checkout since a moment: commits, and the difference of its files.
 
 Only looks: neither the index nor the repository changes. Who works in a checkout may have written
 anything into it, so git is told where its directories are, by somebody who looked before; it runs
@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,8 +115,25 @@ def head_of(looked: Looked) -> str:
     return done.text.strip() if done.code == 0 else ""
 
 
-def since(looked: Looked, base: str) -> Since:
-    """Commits and differences, new files that are not ignored among them."""
+def snapshot(looked: Looked, objects: Path) -> str:
+    """The tree of what is changed and not committed at this moment, so that it is not taken for
+    what comes after; empty if nothing is. What it consists of lies in that directory."""
+    with _second_index(looked) as env:
+        names = _asked(looked, env, *CHANGED, "HEAD") + _asked(looked, env, *NEW)
+        kept, _ = _chosen(looked.root, names)
+        if not kept:
+            return ""
+        objects.mkdir(mode=0o700, parents=True, exist_ok=True)
+        common = _quoted(looked.repo.common_dir / "objects")
+        env |= {"GIT_OBJECT_DIRECTORY": str(objects), "GIT_ALTERNATE_OBJECT_DIRECTORIES": common}
+        update = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+        _asked(looked, env, *update, stdin=b"\0".join(kept))
+        return os.fsdecode(_asked(looked, env, "write-tree")[0]).strip()
+
+
+def since(looked: Looked, base: str, before: str = "", objects: Path | None = None) -> Since:
+    """Commits since that one, and differences, new files that are not ignored among them; from
+    the `snapshot`, if there was something to keep in one."""
     log = git(
         looked.repo,
         *CALM,
@@ -126,31 +143,45 @@ def since(looked: Looked, base: str) -> Since:
         timeout=SECONDS,
     )
     commits = tuple(_plain(line) for line in log.out.split(b"\0") if line)
-    with tempfile.TemporaryDirectory(prefix="bullpen-") as place:
-        # A second index, so that new files can be named in it without touching the agent's own.
-        # With its time: what is as old as the index is compared by content.
-        index = Path(place) / "index"
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copy2(looked.checkout.admin / "index", index)
-        diff = _difference(looked, base, {"GIT_INDEX_FILE": os.fspath(index)})
+    with _second_index(looked) as env:
+        if objects is not None:
+            env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quoted(objects)
+        diff = _difference(looked, before or base, env)
     return Since(commits, diff)
 
 
-def _difference(looked: Looked, base: str, env: Mapping[str, str]) -> str:
-    def asked(*words: str | bytes, stdin: bytes = b"") -> list[bytes]:
-        told = [os.fsdecode(word) for word in words]
-        done = git(
-            looked.repo, *CALM, *told, at=looked.checkout, env=env, stdin=stdin, timeout=SECONDS
-        )
-        return [name for name in done.out.split(b"\0") if name]
+@contextlib.contextmanager
+def _second_index(looked: Looked) -> Iterator[dict[str, str]]:
+    """So that files can be named in it without touching the agent's own. With its time: what is
+    as old as the index is compared by content."""
+    with tempfile.TemporaryDirectory(prefix="bullpen-") as place:
+        index = Path(place) / "index"
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(looked.checkout.admin / "index", index)
+        yield {"GIT_INDEX_FILE": os.fspath(index)}
 
-    changed = asked(*CHANGED, base)
-    new = [name for name in asked(*NEW) if name not in set(changed)]
-    shown, others = _chosen(looked.root, (*changed, *new))
+
+def _quoted(path: Path) -> str:
+    """In a list of directories a colon would part it."""
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def _asked(
+    looked: Looked, env: Mapping[str, str], *words: str | bytes, stdin: bytes = b""
+) -> list[bytes]:
+    told = [os.fsdecode(word) for word in words]
+    done = git(looked.repo, *CALM, *told, at=looked.checkout, env=env, stdin=stdin, timeout=SECONDS)
+    return [name for name in done.out.split(b"\0") if name]
+
+
+def _difference(looked: Looked, base: str, env: Mapping[str, str]) -> str:
+    changed, new = _asked(looked, env, *CHANGED, base), _asked(looked, env, *NEW)
+    shown, others = _chosen(looked.root, dict.fromkeys((*changed, *new)))
     named = [name for name in new if name in shown]
     if named:
         add = ("add", "-N", "--pathspec-from-file=-", "--pathspec-file-nul")
-        asked(*add, stdin=b"\0".join(named))
+        _asked(looked, env, *add, stdin=b"\0".join(named))
     words = (*CALM, *DIFF, base, "--", *map(os.fsdecode, shown))
     text = _first_of(looked, words, env) if shown else ""
     return text + _said_of(others)

@@ -168,6 +168,9 @@ class Claude:
     def limited(self, hook: Mapping[str, Any], now: float) -> Limited | None:
         return limits.limited(hook, now)
 
+    def find_reset(self, words: str, now: float) -> float | None:
+        return limits.find_reset(words, now)
+
     def outcome_of_exit(self, code: int | None, signal: int | None, stderr_tail: str) -> Outcome:
         return outcome_of_exit(code, signal, stderr_tail)
 

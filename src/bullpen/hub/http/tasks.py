@@ -5,6 +5,7 @@ An agent reads its own; everything else is the owner's.
 
 import asyncio
 import contextlib
+import math
 import time
 from pathlib import Path as FilePath
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from pydantic import ConfigDict, Field
 from starlette.responses import JSONResponse, StreamingResponse
 
+from bullpen.engines import get_engine
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import run_plan, runs
 from bullpen.hub.guard import owner_only, owner_or_self
@@ -38,7 +40,7 @@ from bullpen.projects import list_projects, load_project
 
 LOG_BYTES = 4 << 20  # of each log that is shown
 MOST_WAIT_SECONDS = 3600.0
-LIMITED_SECONDS = 60
+LIMITED_SECONDS = 60  # if nobody says how long
 TEXT_CHARACTERS = 200
 
 TaskId = Annotated[str, Path(pattern=TASK_ID, description="a task's id")]
@@ -181,7 +183,7 @@ async def _waited(hub: Hub, task: Task, seconds: float) -> Task | None:
     except TimeoutError:
         return None
     if isinstance(found.status, Failed):
-        raise _failed(found, found.status)
+        raise _failed(found, found.status, hub.tasks.engine_of(found))
     return found
 
 
@@ -189,12 +191,15 @@ def _rests(task: Task) -> bool:
     return isinstance(task.status, Resting)
 
 
-def _failed(task: Task, status: Failed) -> BullpenError:
+def _failed(task: Task, status: Failed, engine: str) -> BullpenError:
     kind = status.error.type
     details: dict[str, object] = {"task_id": task.id, "type": kind}
     match kind:
         case "rate_limit":
-            details |= {"error": "rate_limited", "retry_after": LIMITED_SECONDS}
+            now = time.time()
+            over = get_engine(engine).find_reset(status.error.message, now)
+            seconds = math.ceil(over - now) if over else LIMITED_SECONDS
+            details |= {"error": "rate_limited", "retry_after": seconds}
         case "timeout":
             details["error"] = "timeout"
         case _:
