@@ -13,6 +13,11 @@ def to_text(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def to_exact_text(moment: datetime) -> str:
+    """The same to the microsecond, for what may happen twice in a second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def from_text(text: str) -> datetime:
     """The inverse of `to_text`; raises ValueError for anything else."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

@@ -107,7 +107,7 @@ def plan_launch(
         command=asked.words or ("-",),
         added=asked.words,
         overrides=asked.overrides,
-        created=last.created if last else clock.to_text(clock.now()),
+        created=last.created if last else clock.to_exact_text(clock.now()),
         token_hash=hash_of(token),
     )
     env = agent_environment(
@@ -152,7 +152,7 @@ def plan_headless(ground: Ground, asked: Launch, name: str, last: Agent | None) 
         command=("-",),
         overrides=asked.overrides,
         budget=role.budget,
-        created=last.created if last else clock.to_text(clock.now()),
+        created=last.created if last else clock.to_exact_text(clock.now()),
         token_hash=hash_of(token),
     )
     own = own_variables(home, agent, token)

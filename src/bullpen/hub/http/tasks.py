@@ -198,7 +198,7 @@ def _failed(task: Task, status: Failed, engine: str) -> BullpenError:
         case "rate_limit":
             now = time.time()
             over = get_engine(engine).find_reset(status.error.message, now)
-            seconds = math.ceil(over - now) if over else LIMITED_SECONDS
+            seconds = max(1, math.ceil(over - now)) if over else LIMITED_SECONDS
             details |= {"error": "rate_limited", "retry_after": seconds}
         case "timeout":
             details["error"] = "timeout"

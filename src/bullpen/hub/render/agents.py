@@ -167,7 +167,7 @@ def agent_text(live: Live, used: Totals = NOTHING, waiting: int = 0, why: str = 
         "worktree": agent.worktree.path if agent.worktree else "",
         "branch": agent.birth_branch,
         "overrides": " ".join(agent.overrides),
-        "created": agent.created,
+        "created": f"{agent.created[:19]}Z",
         "tokens": short_count(used.tokens) if used.tokens else "",
         "cost": short_usd(used.usd) if used.usd else "",
         "worked": short_seconds(used.work_seconds) if used.work_seconds else "",
