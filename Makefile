@@ -22,7 +22,7 @@ check: setup
 	$(PY) -m pytest -n 2 -m "not slow"
 
 test: check
-	$(PY) -m pytest -n 6 --dist worksteal -m slow --durations=120 --durations-min=3
+	$(PY) -m pytest -n 4 --dist worksteal -m slow --durations=120 --durations-min=3
 
 bench: setup
 	$(PY) -m bench

@@ -116,7 +116,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for the condition; fail at the deadline. It is asked less and less often: most of
     the conditions ask a hub, which has other things to do."""
     deadline = time.monotonic() + seconds

@@ -21,7 +21,7 @@ from tests.engines.cli import Claude, StandIn
 from tests.engines.fake_anthropic import FakeAnthropic
 from tests.hub.conftest import Pen, made_pen
 
-SECONDS = 30.0
+SECONDS = 90.0
 
 
 class Agent:

@@ -49,7 +49,7 @@ def wait_counted(team: Team) -> dict[str, Any]:
         return spent == team.claude.model.usage and found.get("requests") == len(answered)
 
     try:
-        wait_until(is_counted, 15)
+        wait_until(is_counted)
     except AssertionError as error:
         raise AssertionError(f"{used(team)} is not {team.claude.model.usage}") from error
     return used(team)

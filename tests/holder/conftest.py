@@ -30,7 +30,7 @@ from tests.conftest import wait_until
 
 MARK = "HOLDER_TEST"
 MIB = 1 << 20
-SECONDS = 15.0
+SECONDS = 45.0
 GONE = "ZX"
 
 

@@ -273,7 +273,7 @@ class Pen:
             return not left
 
         with contextlib.suppress(AssertionError):
-            wait_until(nothing_left, 10)
+            wait_until(nothing_left)
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

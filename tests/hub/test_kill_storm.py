@@ -426,7 +426,7 @@ def test_k1_storm_of_kills_of_the_hub(pen: Pen, tmp_path: Path) -> None:
         assert kinds["agent.stopped"] == (name in storm.stopped), (name, kinds)
 
     recorded = [event["id"] for event in pen.events()]
-    wait_until(lambda: listener.ids[-1:] == recorded[-1:], 10)
+    wait_until(lambda: listener.ids[-1:] == recorded[-1:])
     listener.close()
     assert listener.ids == recorded
     lines = kept.read_text().split("\n")[:-1]
@@ -545,6 +545,6 @@ def test_b1_restarts_of_the_hub_fail_no_command(pen: Pen) -> None:
     assert_counted(pen.log("c0"))
     assert_sound(pen)
     recorded = [event["id"] for event in pen.events()]
-    wait_until(lambda: listener.ids[-1:] == recorded[-1:], 10)
+    wait_until(lambda: listener.ids[-1:] == recorded[-1:])
     listener.close()
     assert listener.ids == recorded

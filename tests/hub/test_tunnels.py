@@ -12,7 +12,7 @@ import pytest
 from bullpen.hub.tunnels import Tunnels
 from bullpen.paths import Home, make_directories
 
-SECONDS = 10.0
+SECONDS = 30.0
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.holder.conftest import Factory, Holder, bare_factory, factory
 
 __all__ = ["bare_factory", "factory"]
 
-SECONDS = 20.0
+SECONDS = 60.0
 # A session of its own, whose terminal is its standard input.
 TAKE_TERMINAL = ["setsid", "--ctty"]
 ROWS, COLS = 24, 80

@@ -89,7 +89,10 @@ class Pair:
         rows, cols = self.tmux.size
         self.tmux.resize(self.direct, rows - 1, cols)
         self.tmux.resize(self.direct, rows, cols)
+        # Of a window whose program has ended tmux may miss the last words (3.3a: it asks whether
+        # there are any while the kernel has not handed them on).
         return self.tmux.window(
+            *("sh", "-c", '"$@"; exec sleep 1000', "sh"),
             str(self.stage.bullpen),
             "attach",
             "amy",

@@ -7,7 +7,7 @@ from bullpen.cli.doctor.check import Check
 from bullpen.errors import BullpenError
 from bullpen.paths import Home, person_home
 
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = 60.0  # programs in Node, from a cold disk
 LOG_IN = {
     "claude": "bullpen auth claude · or claude setup-token, then bullpen auth set claude-token",
     "gemini": "bullpen auth set gemini-api-key",
