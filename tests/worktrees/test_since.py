@@ -41,6 +41,7 @@ def test_what_was_changed_before_is_not_what_was_done_since(tmp_path: Path) -> N
     assert snapshot(looked, objects) == ""
     assert not objects.exists()
     (repo / "file0.txt").write_text("early\n")
+    assert since(looked, base, "", objects).diff.startswith("diff --git"), "no words of git's"
     (repo / "file1.txt").unlink()
     for name in ("new, left", "new, changed", "new, removed", "new, added"):
         (repo / name).write_text(f"{name}\n")

@@ -144,7 +144,7 @@ def since(looked: Looked, base: str, before: str = "", objects: Path | None = No
     )
     commits = tuple(_plain(line) for line in log.out.split(b"\0") if line)
     with _second_index(looked) as env:
-        if objects is not None:
+        if before and objects is not None:
             env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quoted(objects)
         diff = _difference(looked, before or base, env)
     return Since(commits, diff)
