@@ -331,6 +331,14 @@ def test_t7_time_out_whose_hub_is_killed_is_one(crashing: Crashing, spec: str) -
     assert found["output"] == f"at {name}"
 
 
+def test_t7_run_that_cannot_be_ended_at_its_time_is_ended_later(crashing: Crashing) -> None:
+    name = fresh()
+    with crashing.windows.failure(TIMING_OUT["about to tell it"]):
+        body = crashing.body(name, "hold", timeout_seconds=1.0)
+        id = crashing.take("agents", "amy", "task", body=body)
+    assert crashing.assert_over(id, name, "failed", "start", "ended")["error"]["type"] == "timeout"
+
+
 @pytest.mark.parametrize("spec", CONTINUING.values(), ids=CONTINUING)
 def test_t5_continued_task_whose_hub_is_killed_goes_on_once(crashing: Crashing, spec: str) -> None:
     first, second = fresh(), fresh()

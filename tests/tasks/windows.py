@@ -1,4 +1,4 @@
-"""Hubs that die, or stand still, between two steps: for tests that say where.
+"""Hubs that die, stand still or fail between two steps: for tests that say where.
 
 Every hub of such a home is started as always, but with a `sitecustomize` on its path that wraps
 the functions that a test named. Nothing happens until a test arms one of them:
@@ -20,7 +20,7 @@ SITE = '''
 import sys
 
 if "bullpen.hub.main" in sys.orig_argv:
-    import asyncio, functools, importlib, inspect, os, signal, time
+    import asyncio, errno, functools, importlib, inspect, os, signal, time
     from pathlib import Path
 
     PLACE = Path(__file__).parent
@@ -40,6 +40,8 @@ if "bullpen.hub.main" in sys.orig_argv:
             return ""  # another one did
         if what == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if what == "fail":
+            raise OSError(errno.EMFILE, "made up")
         return what
 
     def counted(name):
@@ -117,6 +119,13 @@ class Windows:
         with self._armed("die", spec):
             yield
             self.wait_hit(spec, seconds)
+
+    @contextlib.contextmanager
+    def failure(self, spec: str) -> Iterator[None]:
+        """The system refuses a hub something there, once."""
+        with self._armed("fail", spec):
+            yield
+            self.wait_hit(spec)
 
     @contextlib.contextmanager
     def pause(self, spec: str) -> Iterator[None]:

@@ -295,8 +295,21 @@ class Driver:
 
     async def _watch(self, live: LiveTask, place: runs.Place) -> None:
         """End the run when it is cancelled, takes too long, or uses too much. One that does not
-        take notice is told again, until this is cancelled."""
-        limit, ahead = await self._timeout(live), time.time() - time.monotonic()
+        take notice is told again, until this is cancelled. What fails here is tried again: else
+        the run would go on without limits."""
+        ahead = time.time() - time.monotonic()
+        while True:
+            pause = GRACE_SECONDS
+            try:
+                await self._wait_for_limit(live, ahead)
+                await runs.stop(place, GRACE_SECONDS)
+            except (BullpenError, OSError) as error:
+                log.error("cannot end a run yet", extra={"tag": place.tag, "why": str(error)})
+                pause = LOOK_SECONDS
+            await asyncio.sleep(pause)
+
+    async def _wait_for_limit(self, live: LiveTask, ahead: float) -> None:
+        limit = await self._timeout(live)
 
         def now() -> float:
             """A clock that is set meanwhile ends no run, and spares none."""
@@ -308,9 +321,6 @@ class Driver:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(left, LOOK_SECONDS)):
                     await live.moved.wait()
-        while True:
-            await runs.stop(place, GRACE_SECONDS)
-            await asyncio.sleep(GRACE_SECONDS)
 
     def _has_to_end(self, live: LiveTask, limit: float, now: float) -> bool:
         if isinstance(live.task.status, Cancelling):
