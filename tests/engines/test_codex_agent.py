@@ -1,6 +1,8 @@
 """Codex as an agent: its start, its conversation, what of a role takes effect, headless runs."""
 
 import json
+import os
+import pwd
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -397,7 +399,8 @@ def test_e7_a_headless_run_succeeds_uses_a_tool_and_is_continued(headless: Headl
     assert ran.code == 0, ran.err
     begun = lines[0]
     assert isinstance(begun, Begun)
-    assert lines[1:3] == [Used("Bash", "/bin/bash -lc 'echo hi'"), Said("done")]
+    shell = pwd.getpwuid(os.getuid()).pw_shell
+    assert lines[1:3] == [Used("Bash", f"{shell} -lc 'echo hi'"), Said("done")]
     assert lines[3:] == [Outcome("", "", "", input_tokens=200, output_tokens=20)]
     ran, lines = headless.run(headless.start("[[say again]]", begun.conversation))
     assert (ran.code, lines[0], lines[1]) == (0, begun, Said("again"))

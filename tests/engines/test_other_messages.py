@@ -14,6 +14,7 @@ from bullpen.model.agent import Agent as Record
 from tests.conftest import wait_until
 from tests.engines.other_team import OtherAgent, OtherTeam, made_other_team
 from tests.engines.test_messages import inbox, send, wait_delivered
+from tests.hub.conftest import quiet_for
 
 ECHO = {
     "codex": 'tool exec_command {"cmd":"echo x"}',
@@ -48,7 +49,9 @@ def ready(team: OtherTeam) -> OtherAgent:
 
 
 def press_enter(amy: OtherAgent) -> None:
-    """As a person does: Gemini CLI makes a line break of one that it reads with the text."""
+    """As a person does: Gemini CLI makes a line break of one that it reads with the text, and one
+    that comes just after that is on the screen may submit what was there before."""
+    quiet_for(0.5)
     taken = {"codex": "UserPromptSubmit", "gemini": "BeforeAgent"}[amy.engine]
     before = amy.hooks().count(taken)
     for _ in range(10):

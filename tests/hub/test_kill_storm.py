@@ -13,17 +13,20 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bullpen import holder
 from bullpen.client import wire
 from bullpen.errors import BullpenError, Kind
 from tests.conftest import wait_until
 from tests.holder.conftest import alive, process_state
 from tests.hub.conftest import SLEEP, Listener, Pen, counter, kill, python
 from tests.hub.pods_support import deadly_hub
+from tests.tasks.windows import Windows
 from tests.worktrees.conftest import git, make_repo
 
 KILLS = 20
@@ -463,6 +466,27 @@ def test_k6_storm_of_kills_of_the_factory(pen: Pen) -> None:
         assert_counted(pen.log(name))
     print(f"{killed} kills, {dict(hits)}, {len(storm.started)} started, refused {storm.refused}")
     assert_sound(pen)
+
+
+SPAWNED = "bullpen.hub.factory:Factory._spawn:1:after"
+
+
+@pytest.mark.slow
+def test_k6_factory_of_a_killed_hub_that_comes_late_does_not_keep_the_next_from_starting(
+    pen: Pen, tmp_path: Path
+) -> None:
+    windows = Windows(tmp_path / "windows", [SPAWNED])
+    pen.env["PYTHONPATH"] = str(windows.place)
+    with ThreadPoolExecutor(1) as pool:
+        with windows.pause(SPAWNED):
+            starting = pool.submit(pen.start)
+            windows.wait_hit(SPAWNED)
+            wait_until(lambda: factory_pid(pen) is not None)
+            late = subprocess.Popen(holder.command(str(pen.home.factory_socket)))
+            wait_until(lambda: factory_pid(pen) == late.pid)
+        starting.result()
+    assert late.wait(60) == 0
+    pen.run(*SLEEP)
 
 
 def factory_pid(pen: Pen) -> Any:

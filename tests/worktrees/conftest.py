@@ -10,11 +10,22 @@ import pytest
 from bullpen import worktrees
 from bullpen.worktrees import Site
 
+# For fixtures of a whole module, which are made before the environment of a test is.
+TESS = {
+    f"GIT_{whose}_{what}": value
+    for whose in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Tess"), ("EMAIL", "tess@example.com"))
+}
+
 
 def git(where: Path, *words: str, check: bool = True) -> str:
     """Plain git, as a person or an agent would run it."""
     done = subprocess.run(
-        ["git", "-C", where, *words], capture_output=True, check=False, timeout=120
+        ["git", "-C", where, *words],
+        env={**TESS, **os.environ},
+        capture_output=True,
+        check=False,
+        timeout=120,
     )
     if check and done.returncode:
         raise AssertionError(f"git {' '.join(words)}: {done.stderr.decode(errors='replace')}")

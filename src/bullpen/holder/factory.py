@@ -42,11 +42,7 @@ def main() -> None:
     rehearse()
     gc.collect()
     gc.freeze()  # or each holder's first collection would copy all of it
-    try:
-        _serve(listener, turns)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)  # noqa: PTH108
+    _serve(listener, turns)  # its socket stays: by then another's may be in its place
 
 
 def _settle_streams() -> None:

@@ -15,7 +15,8 @@ from bullpen import holder
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import holders
 
-START_SECONDS = 20.0
+START_SECONDS = (5.0, 10.0, 20.0)  # for one that nothing comes in the way of, the first is plenty
+LEAVE_SECONDS = 5.0
 TRIES = 5
 LOOK_AGAIN_SECONDS = 0.005
 
@@ -46,31 +47,41 @@ class Factory:
     async def _answers(self) -> bool:
         if self._process is None or self._process.poll() is not None:
             return False
+        return await self._who_answers() == self._process.pid
+
+    async def _who_answers(self) -> int | None:
         try:
             answer = await holders.request(self.socket, {"do": "ping"})
         except (OSError, TimeoutError):
-            return False
-        return bool(answer["pid"] == self._process.pid)
+            return None
+        return int(str(answer["pid"]))
 
     async def _replace(self) -> None:
-        with contextlib.suppress(OSError, TimeoutError):
-            await holders.request(self.socket, {"do": "leave"})
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()  # it does not answer; its holders do not need it
-            self._process.wait()
-        self._process = process = await asyncio.to_thread(self._spawn)
-        try:
-            async with asyncio.timeout(START_SECONDS):
-                while not await self._answers():
-                    if process.poll() is not None:
-                        raise _ended(process.returncode)
-                    await asyncio.sleep(LOOK_AGAIN_SECONDS)
-        except TimeoutError as error:
-            raise BullpenError(
-                f"the factory of holders did not answer within {START_SECONDS:g} s",
-                hint="bullpen hub restart",
-                kind=Kind.UNAVAILABLE,
-            ) from error
+        """One of a hub that was killed may be slower than ours, and take the socket's place after
+        it, or away with it: then once more."""
+        for seconds in START_SECONDS:
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(LEAVE_SECONDS):
+                    await holders.request(self.socket, {"do": "leave"})
+            self.leave()  # ours does not answer; its holders do not need it
+            process = self._process = await asyncio.to_thread(self._spawn)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    if await self._is_reached(process):
+                        return
+        raise BullpenError(
+            f"the factory of holders did not answer within {sum(START_SECONDS):g} s",
+            hint="bullpen hub restart",
+            kind=Kind.UNAVAILABLE,
+        )
+
+    async def _is_reached(self, process: "subprocess.Popen[bytes]") -> bool:
+        """Whether it is the one that answers, as soon as anybody does."""
+        while (found := await self._who_answers()) is None:
+            if process.poll() is not None:
+                raise _ended(process.returncode)
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        return found == process.pid
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen(
