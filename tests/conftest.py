@@ -1,27 +1,20 @@
-"""What every test stands on: an isolated environment, a command runner, waiting.
+"""What every test stands on: an isolated environment, a command runner, a home.
 
 No test may touch the real home: HOME is a fresh directory, inherited BULLPEN_*
 and GIT_* are dropped (the suite may run inside an agent, or inside a git hook).
 """
 
-import json
 import os
 import shutil
 import signal
-import sys
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests import forked
-
-BULLPEN = Path(sys.executable).with_name("bullpen")
-STARTER = Path(__file__).parents[1] / "src" / "bullpen" / "starter"
-
+from tests.commands import BULLPEN, Ran
+from tests.homes import STARTER
 
 # Of the tests that start hubs, terminals and engines, these are quick enough for `make check`.
 QUICK: dict[str, tuple[str, ...]] = {
@@ -45,6 +38,8 @@ SLOW = (
     *("test_pod_attach", "test_pool", "test_prepare", "test_ensure", "test_cleanup"),
 )
 
+
+forked.install()
 
 # Of a shell's background job SIGINT is ignored, by all that it starts, too; tests press Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -80,19 +75,6 @@ def _isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A finished command line."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 @pytest.fixture
 def bullpen(tmp_path: Path) -> Callable[..., Ran]:
     """The installed command, in a process of its own."""
@@ -114,14 +96,3 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / ".bullpen-dir.txt").write_text("v0.1.0\n")
     monkeypatch.setenv("BULLPEN_DIR", str(root))
     return root
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for the condition; fail at the deadline. It is asked less and less often: most of
-    the conditions ask a hub, which has other things to do."""
-    deadline = time.monotonic() + seconds
-    pause = 0.005
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(pause)
-        pause = min(pause * 1.2, 0.1)

@@ -21,21 +21,7 @@ from bullpen.model.agent_file import AgentFile
 from bullpen.model.role import Role
 from bullpen.paths import Home
 from bullpen.yamlfile import read
-
-HOSTILE = (
-    "..",
-    ".",
-    "../amy",
-    "/etc/passwd",
-    "a/b",
-    "a\0b",
-    "",
-    "a" * 64,
-    "-x",
-    "аmy",
-    "Amy",
-    "a\n",
-)
+from tests.hostile_names import HOSTILE
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from bullpen.credentials import NAMES, SECRETS, WAYS, Login, find_login
 from bullpen.errors import BullpenError, Kind
 from bullpen.homes import create_home
 from bullpen.paths import Home
-from tests.conftest import BULLPEN, Ran
+from tests.commands import BULLPEN, Ran
 from tests.engines.cli import program
 
 Bullpen = Callable[..., Ran]

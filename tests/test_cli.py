@@ -15,7 +15,8 @@ import pytest
 from bullpen.cli import output
 from bullpen.cli.main import SECTIONS, VERBS, run
 from bullpen.errors import EXIT_CODES, BullpenError, Kind
-from tests.conftest import BULLPEN, Ran, wait_until
+from tests.commands import BULLPEN, Ran
+from tests.waiting import wait_until
 
 Bullpen = Callable[..., Ran]
 Failing = Callable[[BaseException], None]

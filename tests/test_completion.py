@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bullpen.cli.main import VERBS
-from tests.conftest import BULLPEN, Ran
+from tests.commands import BULLPEN, Ran
 
 Bullpen = Callable[..., Ran]
 

@@ -23,13 +23,16 @@ from bullpen.component import ask as asking
 from bullpen.component import ports
 from bullpen.errors import BullpenError, Kind
 from bullpen.paths import HUB
-from tests.api.conftest import ask
+from tests.api.http import ask
+from tests.commands import BULLPEN
 from tests.component.sample_process import Sample, running
-from tests.conftest import BULLPEN, wait_until
 from tests.engines.team import made_team
-from tests.holder.conftest import alive, process_state
-from tests.hub.conftest import STUBBORN, Pen, made_pen, python, reserved_port
+from tests.hub.pen import Pen, made_pen
+from tests.hub.programs import STUBBORN, python
+from tests.ports import reserved_port
+from tests.processes import alive, process_state
 from tests.tasks.desk import Desk
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

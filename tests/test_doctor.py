@@ -26,7 +26,7 @@ from bullpen.engines.versions import PROGRAMS, is_enough, parse_version
 from bullpen.homes import create_home
 from bullpen.paths import Home, short_sockets
 from bullpen.sandboxes import limits
-from tests.conftest import Ran
+from tests.commands import Ran
 from tests.engines.cli import PINS, program
 
 Bullpen = Callable[..., Ran]

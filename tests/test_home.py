@@ -16,7 +16,7 @@ from bullpen import paths
 from bullpen.errors import BullpenError, Kind
 from bullpen.homes import create_home
 from bullpen.paths import DIRECTORIES, Home, filesystem_of, find_home, is_unfit, short_sockets
-from tests.conftest import Ran
+from tests.commands import Ran
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="giving a directory away takes root")

@@ -16,7 +16,7 @@ from bullpen import __version__, homes
 from bullpen.errors import BullpenError, Kind
 from bullpen.homes import create_home, exclude_patterns
 from bullpen.paths import DIRECTORIES, find_home
-from tests.conftest import BULLPEN, Ran
+from tests.commands import BULLPEN, Ran
 
 SPECIFIED = ["roles", "sessions", "sockets", "claude-config/default", "projects", "worktrees"]
 SPECIFIED += ["pods/roles", "pods/templates", "agents", "directors", "credentials", "logs"]

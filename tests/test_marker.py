@@ -10,7 +10,7 @@ import pytest
 from bullpen import __version__, marker
 from bullpen.errors import BullpenError, Kind
 from bullpen.paths import DIRECTORIES, find_home
-from tests.conftest import Ran
+from tests.commands import Ran
 
 
 @pytest.fixture

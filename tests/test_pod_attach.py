@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from bullpen.cli.panes import AGENT, of_pod, of_tree, room
-from tests.conftest import BULLPEN, wait_until
-from tests.hub.conftest import Pen, made_pen
+from tests.commands import BULLPEN
+from tests.hub.pen import Pen, made_pen
+from tests.waiting import wait_until
 
 SLOW = pytest.mark.slow
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")

@@ -9,7 +9,7 @@ from bullpen.model.project import check_repository
 from bullpen.paths import Home
 from bullpen.projects import check_project_document, list_projects, load_project
 from bullpen.yamlfile import read
-from tests.test_agent_files import HOSTILE
+from tests.hostile_names import HOSTILE
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from bullpen.check import check
 from bullpen.model.role import Role
 from bullpen.newrole import new_role, renamed
 from bullpen.yamlfile import parse
-from tests.conftest import Ran
-from tests.test_settings import data_keys, model_keys, uncommented
+from tests.commands import Ran
+from tests.setting_keys import data_keys, model_keys, uncommented
 
 Run = Callable[..., Ran]
 

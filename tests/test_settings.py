@@ -1,38 +1,16 @@
-import re
-from collections.abc import Iterator
 from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from bullpen.errors import BullpenError
 from bullpen.settings import Settings, load_settings
 from bullpen.worktrees import Repository, Site
 from bullpen.yamlfile import parse
+from tests.setting_keys import data_keys, model_keys, uncommented
 
 STARTER = files("bullpen") / "starter" / "config.yaml"
-
-
-def uncommented(text: str) -> str:
-    """The file as it is once every setting's comment sign is taken away."""
-    return re.sub(r"^#(?! \S|$)", "", text, flags=re.MULTILINE)
-
-
-def model_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        yield prefix + (field.alias or name)
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from model_keys(kind, f"{prefix}{field.alias or name}.")
-
-
-def data_keys(data: Any, prefix: str = "") -> Iterator[str]:
-    for key in data if isinstance(data, dict) else ():
-        yield prefix + key
-        yield from data_keys(data[key], f"{prefix}{key}.")
 
 
 def load(tmp_path: Path, text: str) -> Settings:

@@ -16,11 +16,12 @@ from bullpen.cli.commands import agent as agent_command
 from bullpen.errors import BullpenError, Kind
 from bullpen.paths import Home
 from tests import forked
-from tests.conftest import BULLPEN, Ran, wait_until
+from tests.commands import BULLPEN, Ran
 from tests.engines.team import made_team
-from tests.hub.conftest import kill
+from tests.processes import kill
 from tests.tasks.desk import Desk
-from tests.terminal.conftest import Person
+from tests.terminal.person import Person
+from tests.waiting import wait_until
 
 ID = re.compile(r"t-[0-9a-f]{12}")
 BAD = "a\x1b]0;pwned\x07b"

@@ -13,7 +13,7 @@ from bullpen import trust
 from bullpen.errors import BullpenError, Kind
 from bullpen.homes import create_home, exclude_patterns
 from bullpen.paths import Home
-from tests.conftest import Ran
+from tests.commands import Ran
 
 Bullpen = Callable[..., Ran]
 

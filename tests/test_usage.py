@@ -3,18 +3,14 @@
 import gzip
 import json
 import random
-import re
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
 
@@ -43,58 +39,10 @@ from bullpen.model.usage import (
     short_seconds,
     short_usd,
 )
+from tests.otlp import END, FORMS, START, encoded, logs, metrics, point, record
+from tests.prometheus import read_prometheus
 
-START, END = 1_794_802_362_918_000_000, 1_794_802_363_119_000_000
-FORMS: list[Form] = ["json", "protobuf"]
 each_form = pytest.mark.parametrize("form", FORMS)
-
-
-def attribute(key: str, value: Any) -> dict[str, Any]:
-    kind = {str: "stringValue", bool: "boolValue", int: "intValue", float: "doubleValue"}
-    # As JavaScript sends them; others send them as text.
-    return {"key": key, "value": {kind[type(value)]: value}}
-
-
-def point(value: Any, start: int = START, end: int = END, **attributes: Any) -> dict[str, Any]:
-    how = {"asInt": str(value)} if isinstance(value, int) else {"asDouble": value}
-    named = {"session.id": "s1", "model": "opus", **attributes}
-    return {
-        "attributes": [attribute(key.replace("__", "."), one) for key, one in named.items()],
-        "startTimeUnixNano": str(start),
-        "timeUnixNano": str(end),
-        **how,
-    }
-
-
-def metrics(temporality: int = 2, **points: list[dict[str, Any]]) -> dict[str, Any]:
-    found = [
-        {
-            "name": f"claude_code.{name}.usage",
-            "sum": {"aggregationTemporality": temporality, "isMonotonic": True, "dataPoints": each},
-        }
-        for name, each in points.items()
-    ]
-    return {"resourceMetrics": [{"scopeMetrics": [{"scope": {"name": "x"}, "metrics": found}]}]}
-
-
-def logs(*records: dict[str, Any]) -> dict[str, Any]:
-    return {"resourceLogs": [{"resource": {}, "scopeLogs": [{"logRecords": list(records)}]}]}
-
-
-def record(name: str, sequence: int = 0, at: int = END, **attributes: Any) -> dict[str, Any]:
-    named = {"session.id": "s1", "event.name": name, "event.sequence": sequence, **attributes}
-    return {
-        "timeUnixNano": str(at),
-        "body": {"stringValue": f"claude_code.{name}"},
-        "attributes": [attribute(key, value) for key, value in named.items()],
-    }
-
-
-def encoded(body: dict[str, Any], form: Form) -> bytes:
-    if form == "json":
-        return json.dumps(body).encode()
-    kind = ExportLogsServiceRequest if "resourceLogs" in body else ExportMetricsServiceRequest
-    return json_format.ParseDict(body, kind()).SerializeToString()
 
 
 # ── OTLP ──
@@ -623,35 +571,6 @@ def test_o1_the_report_is_aligned_and_has_a_total() -> None:
     )
     nothing = Report(by="day", since="2026-11-09", rows=(), total=NOTHING)
     assert "nothing was used since 2026-11-09" in usage_text(nothing)
-
-
-UNESCAPED = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
-SAMPLE = re.compile(
-    r'(?P<name>[a-z_]+)(?:\{(?P<labels>(?:[a-z]+="(?:[^"\\\n]|\\[\\n"])*",?)*)\})? (?P<value>\S+)'
-)
-
-
-def read_prometheus(found: str) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """As a strict reader would: every line is one that the format knows."""
-    assert found.endswith("\n")
-    samples: dict[str, list[tuple[dict[str, str], float]]] = {}
-    typed: set[str] = set()
-    for line in found[:-1].split("\n"):
-        if line.startswith("# TYPE "):
-            name, kind = line.split()[2:]
-            assert name not in typed and kind in ("counter", "gauge")
-            typed.add(name)
-        elif not line.startswith("# HELP "):
-            match = SAMPLE.fullmatch(line)
-            assert match, line
-            assert match["name"] in typed
-            pairs = re.findall(r'([a-z]+)="((?:[^"\\]|\\.)*)"', match["labels"] or "")
-            labels = {
-                key: re.sub(r'\\[\\"n]', lambda escape: UNESCAPED[escape[0]], value)
-                for key, value in pairs
-            }
-            samples.setdefault(match["name"], []).append((labels, float(match["value"])))
-    return samples
 
 
 HOSTILE = ['a"b', "a\nb", "a\\b", 'x",agent="bob', "\\n", "}\n# TYPE x", "ünï", "\u2028"]

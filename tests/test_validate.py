@@ -6,7 +6,7 @@ import pytest
 
 from bullpen.cli.commands.validate import kind_of
 from bullpen.yamlfile import parse
-from tests.conftest import Ran
+from tests.commands import Ran
 
 Run = Callable[..., Ran]
 

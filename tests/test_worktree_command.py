@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Ran, wait_until
-from tests.worktrees.conftest import commit, git, make_repo
+from tests.commands import Ran
+from tests.waiting import wait_until
+from tests.worktrees.repos import commit, git, make_repo
 
 pytestmark = pytest.mark.slow  # a process for every line
 

@@ -19,9 +19,10 @@ from schemathesis.specs.openapi import checks
 
 from bullpen.hub.http.app import make_app
 from bullpen.hub.http.state import Hub
-from tests.api.conftest import Inside, ask
-from tests.conftest import wait_until
+from tests.api.http import ask
+from tests.api.inside import Inside
 from tests.engines.cli import StandIn
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

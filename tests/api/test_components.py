@@ -14,10 +14,11 @@ from bullpen import proc
 from bullpen.component.journal import Journal
 from bullpen.hub import guard
 from bullpen.paths import HUB
-from tests.api.conftest import Answer, Inside, ask
-from tests.conftest import wait_until
-from tests.holder.conftest import alive
-from tests.hub.conftest import Pen, kill
+from tests.api.http import Answer, ask
+from tests.api.inside import Inside
+from tests.hub.pen import Pen
+from tests.processes import alive, kill
+from tests.waiting import wait_until
 
 
 def about(name: str = "telegram", **fields: Any) -> dict[str, Any]:

@@ -12,9 +12,12 @@ from bullpen.hub import doors
 from bullpen.hub.doors import Doors
 from bullpen.model.agent import Agent
 from bullpen.paths import HUB, Home
-from tests.api.conftest import Client, Inside, ask, connect, door_of, start_agent, token_of
-from tests.conftest import wait_until
-from tests.hub.conftest import Pen, kill, made_pen
+from tests.api.agents import door_of, start_agent, token_of
+from tests.api.http import Client, ask, connect
+from tests.api.inside import Inside
+from tests.hub.pen import Pen, made_pen
+from tests.processes import kill
+from tests.waiting import wait_until
 
 
 def agents_seen(door: Path) -> int:

@@ -12,8 +12,9 @@ from bullpen import __version__
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import guard
 from bullpen.hub.http import agents
-from tests.api.conftest import HANDSHAKE, Inside, ask
-from tests.api.test_rights import STREAM, TABLE, TERMINAL, request
+from tests.api.http import HANDSHAKE, ask
+from tests.api.inside import Inside
+from tests.api.table import STREAM, TABLE, TERMINAL, request
 
 NO_KEY = {"Sec-WebSocket-Key": "x"}
 ERRORS = {400, 401, 403, 404, 405, 409, 413, 422, 503}

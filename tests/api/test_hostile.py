@@ -13,9 +13,11 @@ from websockets.sync.client import connect as connect_websocket
 
 from bullpen.component import guard as shared_guard
 from bullpen.hub.http import connection
-from tests.api.conftest import Answer, Client, Inside, ask, connect, raw, token_of
-from tests.api.test_rights import TABLE
-from tests.conftest import wait_until
+from tests.api.agents import token_of
+from tests.api.http import Answer, Client, ask, connect, raw
+from tests.api.inside import Inside
+from tests.api.table import TABLE
+from tests.waiting import wait_until
 
 MIB = 1 << 20
 

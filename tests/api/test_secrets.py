@@ -7,9 +7,10 @@ from websockets.sync.client import connect as connect_websocket
 
 from bullpen.hub import tokens
 from bullpen.paths import HUB
-from tests.api.conftest import ask, connect, door_of, raw, start_agent, token_of
-from tests.conftest import wait_until
-from tests.hub.conftest import made_pen
+from tests.api.agents import door_of, start_agent, token_of
+from tests.api.http import ask, connect, raw
+from tests.hub.pen import made_pen
+from tests.waiting import wait_until
 
 
 def test_b9_tokens_are_never_written_down() -> None:

@@ -12,9 +12,11 @@ from websockets.sync.client import connect as connect_websocket
 
 from bullpen.hub import feed
 from bullpen.paths import HUB
-from tests.api.conftest import Client, Inside, Where, ask, connect, door_of, token_of
-from tests.conftest import wait_until
-from tests.hub.conftest import Pen
+from tests.api.agents import door_of, token_of
+from tests.api.http import Client, Where, ask, connect
+from tests.api.inside import Inside
+from tests.hub.pen import Pen
+from tests.waiting import wait_until
 
 Block = dict[str, str]
 

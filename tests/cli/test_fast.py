@@ -15,8 +15,9 @@ import pytest
 
 from bullpen import __version__
 from bullpen.cli import fast
-from tests.conftest import BULLPEN, Ran, wait_until
+from tests.commands import BULLPEN, Ran
 from tests.standin import StandIn, answer, says
+from tests.waiting import wait_until
 
 Bullpen = Callable[..., Ran]
 TEXT = "text=1&colour=0&columns=0"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bullpen import __version__
 from bullpen.cli import fast
-from tests.conftest import BULLPEN, Ran
+from tests.commands import BULLPEN, Ran
 from tests.standin import Asked, StandIn, answer, says
 
 Bullpen = Callable[..., Ran]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bullpen import __version__
-from tests.conftest import BULLPEN
+from tests.commands import BULLPEN
 from tests.standin import StandIn
 
 PROJECT = Path(__file__).parents[2]

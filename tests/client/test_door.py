@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import BULLPEN, Ran, wait_until
-from tests.hub.conftest import Pen, made_pen
+from tests.commands import BULLPEN, Ran
+from tests.hub.pen import Pen, made_pen
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,7 @@ from bullpen import __version__
 from bullpen.cli.commands.hook import command
 from bullpen.client import hook
 from bullpen.client.hook_line import hook_line
-from tests.conftest import BULLPEN, Ran
+from tests.commands import BULLPEN, Ran
 from tests.standin import Asked, StandIn, answer, says
 
 ROOT = str(Path(package.__file__).parents[1])

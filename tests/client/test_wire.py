@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bullpen.client import wire
-from tests.conftest import wait_until
 from tests.standin import Asked, StandIn, answer, read_request, says
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

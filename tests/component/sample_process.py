@@ -14,8 +14,8 @@ from typing import Any
 
 from bullpen.component import ports
 from bullpen.paths import Home
-from tests.api.conftest import Answer, ask
-from tests.conftest import wait_until
+from tests.api.http import Answer, ask
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,7 @@ import pytest
 
 from bullpen.component import discovery
 from bullpen.component.discovery import having, parse, scan
-from tests.hub.conftest import reserved_port
+from tests.ports import reserved_port
 
 STATUS = {
     "type": "view",

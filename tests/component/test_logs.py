@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from bullpen import clock
 from bullpen.component import logs
 from bullpen.component.redact import READ_CHARACTERS, REDACTED, Redactor
-from tests.conftest import wait_until
+from tests.waiting import wait_until
 
 log = logging.getLogger("bullpen.test")
 

@@ -13,8 +13,10 @@ import pytest
 
 from bullpen.component import mdns
 from bullpen.model.component import PublicStatus
-from tests.conftest import BULLPEN, wait_until
-from tests.hub.conftest import Pen, made_pen, reserved_port
+from tests.commands import BULLPEN
+from tests.hub.pen import Pen, made_pen
+from tests.ports import reserved_port
+from tests.waiting import wait_until
 
 STATUS = PublicStatus(
     type="view",

@@ -19,10 +19,11 @@ from bullpen.component.journal import Journal
 from bullpen.component.register import Register
 from bullpen.model.component import Registration
 from bullpen.paths import HUB
-from tests.api.conftest import ask, raw
+from tests.api.http import ask, raw
 from tests.component.sample_process import Sample, is_listened_to, launch, running
-from tests.conftest import wait_until
-from tests.hub.conftest import Pen, made_pen, reserved_port
+from tests.hub.pen import Pen, made_pen
+from tests.ports import reserved_port
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

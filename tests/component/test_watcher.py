@@ -12,7 +12,8 @@ from bullpen.component.discovery import Found
 from bullpen.component.watcher import Picture, Watcher, answered, due, polled
 from bullpen.paths import HUB
 from tests.component.sample_process import running
-from tests.hub.conftest import Pen, made_pen, reserved_port
+from tests.hub.pen import Pen, made_pen
+from tests.ports import reserved_port
 
 IDLE = Found(9000, "view", "web", "0.1.0", "idle", ("statusable",), "h" * 16)
 BUSY = replace(IDLE, name="busy", port=9001, state="working")

@@ -35,8 +35,8 @@ from typing import Any, Self
 import pytest
 from avt import Vt
 
-from tests.conftest import wait_until
 from tests.engines.fake_model import FakeModel
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / ".engines" / "current" / "bin"

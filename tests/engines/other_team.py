@@ -18,12 +18,12 @@ from typing import Any, Self
 
 from bullpen.engines import Start, get_engine
 from bullpen.model.role import Role
-from tests.conftest import wait_until
 from tests.engines.cli import GEMINI_MODEL, Codex, Gemini, Home, Ran
 from tests.engines.fake_gemini import FakeGemini
 from tests.engines.fake_openai import FakeOpenAI
 from tests.engines.team import Agent, Team
-from tests.hub.conftest import Pen, made_pen, quiet_for
+from tests.hub.pen import Pen, made_pen
+from tests.waiting import quiet_for, wait_until
 
 TOKEN = "the-token-of-this-agent"
 

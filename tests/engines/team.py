@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.conftest import Ran, wait_until
+from tests.commands import Ran
 from tests.engines.cli import Claude, StandIn
 from tests.engines.fake_anthropic import FakeAnthropic
-from tests.hub.conftest import Pen, made_pen
+from tests.hub.pen import Pen, made_pen
+from tests.waiting import wait_until
 
 SECONDS = 90.0
 
@@ -129,17 +128,3 @@ def made_team(tmp_path: Path, kind: str) -> Iterator[Team]:
         (claude.config / ".claude.json").unlink()
         (claude.config / "settings.json").unlink()
         yield Team(stack.enter_context(made_pen()), claude)
-
-
-@pytest.fixture
-def team(tmp_path: Path) -> Iterator[Team]:
-    """Of the real Claude Code."""
-    with made_team(tmp_path, "real") as made:
-        yield made
-
-
-@pytest.fixture(params=["stand-in", "real"])
-def both(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Team]:
-    """Of the stand-in, and of the real one: what holds for the one has to hold for the other."""
-    with made_team(tmp_path, request.param) as made:
-        yield made

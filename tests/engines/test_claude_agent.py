@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bullpen.errors import BullpenError
-from tests.conftest import wait_until
 from tests.engines.team import Team
-from tests.hub.conftest import kill
+from tests.processes import kill
+from tests.waiting import wait_until
 
 
 def test_e2_starts_without_a_dialog_and_works_through_a_turn(both: Team) -> None:

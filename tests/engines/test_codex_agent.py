@@ -18,15 +18,9 @@ from bullpen.engines.lines import Begun, Outcome, Said, Used
 from bullpen.errors import BullpenError
 from bullpen.model.role import Role
 from bullpen.model.state import Idle, Working
-from tests.conftest import wait_until
-from tests.engines.other_team import (
-    Headless,
-    OtherTeam,
-    TitledOpenAI,
-    Tools,
-    made_other_team,
-)
-from tests.engines.test_fakes import contacted, strace, traced  # noqa: F401
+from tests.engines.other_team import Headless, OtherTeam, TitledOpenAI, Tools, made_other_team
+from tests.engines.tracing import contacted, strace
+from tests.waiting import wait_until
 
 SAMPLES = Path(__file__).with_name("samples")
 SILENT = "unknown (Codex says nothing before its first prompt)"
@@ -247,7 +241,7 @@ def test_k_stop_ends_it(team: OtherTeam) -> None:
 
 def test_e6_nothing_but_loopback_is_contacted(
     team: OtherTeam,
-    traced: Path,  # noqa: F811
+    traced: Path,
     tmp_path: Path,
 ) -> None:
     script = tmp_path / "codex"

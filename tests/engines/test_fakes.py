@@ -6,7 +6,6 @@ What the stand-in claims of Claude Code is a test that both run: with the real o
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,7 +19,6 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import wait_until
 from tests.engines.cli import (
     Claude,
     Codex,
@@ -36,6 +34,8 @@ from tests.engines.fake_gemini import FakeGemini
 from tests.engines.fake_model import INPUT_TOKENS, OUTPUT_TOKENS, Entry, place
 from tests.engines.fake_openai import FakeOpenAI
 from tests.engines.script import PLAIN, BadScript, Cut, Hold, Say, Status, Think, Tool, find_script
+from tests.engines.tracing import contacted, strace
+from tests.waiting import wait_until
 
 BYPASS = ("--permission-mode", "bypassPermissions")
 MANUAL = ("--permission-mode", "manual")
@@ -578,29 +578,6 @@ def test_gemini_runs_a_tool_and_resumes(gemini: Gemini) -> None:
 
 
 # -- nothing but loopback --------------------------------------------------------------------
-
-_ADDRESS = re.compile(r'sa_family=AF_INET6?,.*?(?:inet_addr\("|inet_pton\(AF_INET6, ")([^"]+)"')
-
-
-@pytest.fixture
-def traced(tmp_path: Path) -> Path:
-    """Where strace writes, with what it writes there known to work."""
-    log = tmp_path / "strace.log"
-    if not shutil.which("strace"):
-        pytest.skip("strace is not installed: apt-get install strace")
-    done = subprocess.run(["strace", "-f", "-o", log, "true"], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip(f"strace may not trace here: {done.stderr.decode().strip()}")
-    return log
-
-
-def strace(log: Path) -> list[str]:
-    calls = "trace=connect,sendto,sendmsg,sendmmsg"
-    return ["strace", "-f", "--seccomp-bpf", "-e", calls, "-o", str(log)]
-
-
-def contacted(log: Path) -> set[str]:
-    return set(_ADDRESS.findall(log.read_text()))
 
 
 # Gemini takes seconds to start; so the run that is watched is also the one that fails.

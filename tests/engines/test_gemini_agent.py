@@ -16,10 +16,10 @@ from bullpen.engines.lines import Begun, Denied, Outcome, Said, Used
 from bullpen.errors import BullpenError
 from bullpen.model.role import Role
 from bullpen.model.state import Blocked, Idle, Working
-from tests.conftest import wait_until
 from tests.engines.fake_gemini import FakeGemini
 from tests.engines.other_team import Headless, OtherTeam, Tools, made_other_team
-from tests.engines.test_fakes import contacted, strace, traced  # noqa: F401
+from tests.engines.tracing import contacted, strace
+from tests.waiting import wait_until
 
 SAMPLES = Path(__file__).with_name("samples")
 TOUCH = '[[tool run_shell_command {"command":"touch made"} ; say done]]'
@@ -197,7 +197,7 @@ def test_k_stop_ends_it_with_its_own_farewell(team: OtherTeam) -> None:
 
 def test_e6_nothing_but_loopback_is_contacted(
     team: OtherTeam,
-    traced: Path,  # noqa: F811
+    traced: Path,
     tmp_path: Path,
 ) -> None:
     script = tmp_path / "gemini"

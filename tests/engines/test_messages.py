@@ -1,29 +1,13 @@
 """Messages to the real Claude Code: each arrives once, as it was written, and answers no dialog."""
 
 import json
-from typing import Any
 
 import pytest
 
-from tests.conftest import wait_until
+from tests.engines.inbox import _texts, inbox, send, wait_delivered
 from tests.engines.team import Agent, Team
-from tests.hub.conftest import kill
-
-
-def send(team: Team, to: str, text: str, **fields: Any) -> dict[str, Any]:
-    return team.pen.client().post("agents", to, "messages", body={"text": text, **fields})
-
-
-def inbox(team: Team, name: str) -> list[dict[str, Any]]:
-    return team.pen.client().get("agents", name, "messages", limit=1000)["messages"]
-
-
-def wait_delivered(team: Team, name: str, seconds: float = 60) -> None:
-    try:
-        wait_until(lambda: all(m["status"] == "delivered" for m in inbox(team, name)), seconds)
-    except AssertionError as error:
-        left = [(m["status"], m["why"], m["text"][:40]) for m in inbox(team, name)]
-        raise AssertionError(f"{left}\n{Agent(team, name).screen()}") from error
+from tests.processes import kill
+from tests.waiting import wait_until
 
 
 def seen(team: Team) -> str:
@@ -180,15 +164,6 @@ def wait_told(team: Team, id: str) -> str:
     """All that the model was told, once it was told that."""
     wait_until(lambda: id in _texts(team.claude.model.turns[-1].body["messages"]), 60)
     return _texts(team.claude.model.turns[-1].body["messages"])
-
-
-def _texts(messages: list[Any]) -> str:
-    found = []
-    for message in messages:
-        content = message["content"]
-        blocks = [{"text": content}] if isinstance(content, str) else content
-        found += [block.get("text", "") for block in blocks if isinstance(block, dict)]
-    return "\n".join(found)
 
 
 @pytest.mark.parametrize("count", [50])

@@ -11,10 +11,9 @@ import pytest
 
 from bullpen.engines import get_engine
 from bullpen.model.agent import Agent as Record
-from tests.conftest import wait_until
+from tests.engines.inbox import inbox, send, wait_delivered
 from tests.engines.other_team import OtherAgent, OtherTeam, made_other_team
-from tests.engines.test_messages import inbox, send, wait_delivered
-from tests.hub.conftest import quiet_for
+from tests.waiting import quiet_for, wait_until
 
 ECHO = {
     "codex": 'tool exec_command {"cmd":"echo x"}',

@@ -16,13 +16,13 @@ from bullpen.engines.claude.settings import make_settings
 from bullpen.hub import holders
 from bullpen.model.role import Role
 from bullpen.terminal.screen import Screen
-from tests.conftest import wait_until
 from tests.engines.cli import Claude, user_line
 from tests.engines.fake_anthropic import FakeAnthropic
 from tests.engines.fake_model import Entry
 from tests.engines.team import Agent, Team
-from tests.hub.conftest import Pen, made_pen
-from tests.hub.test_approvals import ROOT
+from tests.hub.asking import ROOT
+from tests.hub.pen import Pen, made_pen
+from tests.waiting import wait_until
 
 DIALOG = "Do you want to proceed"
 BLOCKED = "blocked (permission: Bash)"

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import wait_until
+from tests.engines.inbox import _texts, inbox, send
 from tests.engines.team import Agent, Team
-from tests.engines.test_messages import _texts, inbox, send
-from tests.hub.conftest import kill
+from tests.processes import kill
+from tests.waiting import wait_until
 
 PER_STATE = 20
 ODD = [

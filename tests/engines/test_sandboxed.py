@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import BULLPEN, wait_until
+from tests.commands import BULLPEN
 from tests.engines.team import Agent, Team
 from tests.tasks.desk import Desk
+from tests.waiting import wait_until
 
 SECRET = "what-only-the-person-may-read"
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import wait_until
 from tests.engines.team import Team
-from tests.hub.conftest import kill
+from tests.processes import kill
+from tests.waiting import wait_until
 
 ASK = '[[tool Bash {"command":"touch made"} ; say done now]]'
 ESCAPE = "\x1b"

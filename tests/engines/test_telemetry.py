@@ -16,12 +16,13 @@ import pytest
 
 from bullpen.engines.hooks import refusal
 from bullpen.hub.parking import GO_ON
-from tests.conftest import wait_until
 from tests.engines.cli import KEY, Claude
 from tests.engines.fake_anthropic import FakeAnthropic, Writer
 from tests.engines.fake_model import Asked, Wire
 from tests.engines.team import Agent, Team, made_team
-from tests.hub.conftest import kill, made_pen
+from tests.hub.pen import made_pen
+from tests.processes import kill
+from tests.waiting import wait_until
 
 ALLOWED = {"allow": ["Bash"]}
 SOON = {"OTEL_METRIC_EXPORT_INTERVAL": "200", "OTEL_LOGS_EXPORT_INTERVAL": "100"}

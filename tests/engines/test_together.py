@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import wait_until
 from tests.engines.fake_model import INPUT_TOKENS, OUTPUT_TOKENS
 from tests.engines.team import Team
+from tests.waiting import wait_until
 
 TEN = [f"a{number}" for number in range(10)]
 CALLS = " ; ".join(f'tool Bash {{"command":"echo {word}"}}' for word in ("one", "two", "three"))

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import wait_until
-
-from .conftest import HEXER, RAW, Factory, Holder, alive, marked, mode_of, python, shell
+from tests.holder.factory import Factory, Holder, marked
+from tests.holder.programs import HEXER, RAW, python, shell
+from tests.modes import mode_of
+from tests.processes import alive
+from tests.waiting import wait_until
 
 DEAF = RAW + "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; os.write(1, b'READY');"
 

@@ -17,23 +17,12 @@ from typing import Any
 import pytest
 
 from bullpen.proc import start_time
-from tests.conftest import wait_until
-
-from .conftest import (
-    HEXER,
-    MARK,
-    RAW,
-    Factory,
-    alive,
-    children_of,
-    marked,
-    meanwhile,
-    mode_of,
-    process_state,
-    python,
-    shell,
-    ticks,
-)
+from tests.holder.factory import MARK, Factory, marked
+from tests.holder.programs import HEXER, RAW, python, shell
+from tests.modes import mode_of
+from tests.processes import alive, children_of, process_state, ticks
+from tests.threads import meanwhile
+from tests.waiting import wait_until
 
 
 def said(factory: Factory, argv: list[str], **fields: Any) -> str:

@@ -14,42 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import wait_until
-
-from .conftest import (
-    HEXER,
-    MIB,
-    PRINT_FILE,
-    RAW,
-    SIZER,
-    Client,
-    ClosedError,
-    Factory,
-    alive,
-    marked,
-    meanwhile,
-    mode_of,
-    pack,
-    python,
-    shell,
-    ticks,
-)
-
-
-def noise(size: int, seed: int = 1) -> bytes:
-    """Numbered lines with random hexadecimal: nothing a terminal would act upon."""
-    rng = random.Random(seed)
-    lines = []
-    while size > 0:
-        lines.append(f"{len(lines):07d} {rng.randbytes(60).hex()}\n".encode())
-        size -= len(lines[-1])
-    return b"".join(lines)
-
-
-def file_of(factory: Factory, data: bytes) -> Path:
-    path = factory.root / f"data{factory.made}"
-    path.write_bytes(data)
-    return path
+from tests.holder.client import MIB, Client, ClosedError, pack
+from tests.holder.factory import Factory, marked
+from tests.holder.noise import file_of, noise
+from tests.holder.programs import HEXER, PRINT_FILE, RAW, SIZER, python, shell
+from tests.modes import mode_of
+from tests.processes import alive, ticks
+from tests.threads import meanwhile
+from tests.waiting import wait_until
 
 
 def assert_well(client: Client) -> None:

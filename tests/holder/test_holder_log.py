@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import HEXER, PRINT_FILE, Factory, Holder, alive, mode_of, python, shell
-from .test_holder import file_of, noise
+from tests.holder.factory import Factory, Holder
+from tests.holder.noise import file_of, noise
+from tests.holder.programs import HEXER, PRINT_FILE, python, shell
+from tests.modes import mode_of
+from tests.processes import alive
 
 
 def timings(holder: Holder, name: str = "output.timing") -> list[tuple[float, int]]:

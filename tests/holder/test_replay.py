@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from .conftest import MIB, Feed
+from tests.holder.client import MIB
+from tests.holder.feed import Feed
 
 Feeds = Callable[..., Feed]
 

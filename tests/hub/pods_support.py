@@ -12,10 +12,10 @@ from typing import Any
 
 from bullpen.client import wire
 from bullpen.paths import HUB
-from tests.conftest import wait_until
-from tests.holder.conftest import alive
-from tests.hub.conftest import Pen
-from tests.worktrees.conftest import git
+from tests.hub.pen import Pen
+from tests.processes import alive
+from tests.waiting import wait_until
+from tests.worktrees.repos import git
 
 # Runs the hub with one function wrapped: the n-th time that it is called, the process kills
 # itself before or after it. `module:function:n:moment`; a method is `module:Class.function`.

@@ -12,91 +12,19 @@ from typing import Any
 
 import pytest
 
-import bullpen
 from bullpen.client import wire
 from bullpen.client.hook_line import ask_line
 from bullpen.hub.permissions import MOST_OPEN
 from bullpen.paths import HUB
 from bullpen.roles import RoleFile, load_role, text_with_rule
-from tests.conftest import BULLPEN, STARTER, wait_until
-from tests.holder.conftest import alive
-from tests.hub.conftest import Listener, Pen, together
-
-ROOT = str(Path(bullpen.__file__).parents[1])
-ALLOW = {"behavior": "allow"}
-
-
-class Hook:
-    """What an engine runs, and waits for."""
-
-    def __init__(self, pen: Pen, body: bytes, agent: str = "amy", words: Any = None) -> None:
-        env = {**pen.env, "BULLPEN_DIR": str(pen.root), "BULLPEN_ACTOR": agent}
-        env["BULLPEN_SESSION_DIR"] = str(pen.session(agent))
-        self.process = subprocess.Popen(
-            words or ask_line(sys.executable, ROOT, agent),
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=pen.root,
-        )
-        assert self.process.stdin is not None
-        self.process.stdin.write(body)
-        self.process.stdin.close()
-        self.process.stdin = None
-
-    def result(self, seconds: float = 20) -> tuple[bytes, bytes, int]:
-        out, err = self.process.communicate(timeout=seconds)
-        return out, err, self.process.returncode
-
-    def decision(self) -> Any:
-        out, err, code = self.result()
-        assert (err, code) == (b"", 0)
-        return json.loads(out)["hookSpecificOutput"]["decision"] if out else None
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-
-class Asking:
-    """A home whose agent amy asks for things."""
-
-    def __init__(self, pen: Pen) -> None:
-        self.pen = pen
-        self.hooks: list[Hook] = []
-
-    def ask(self, command: str = "make all", agent: str = "amy", **fields: Any) -> Hook:
-        """A request for a permission; returns when it waits in the inbox."""
-        before = len(self.pen.events(kind="approval.asked"))
-        hook = self.send(request(command, **fields), agent)
-        wait_until(lambda: len(self.pen.events(kind="approval.asked")) > before)
-        wait_until(lambda: self.inbox()[-1]["state"]["reachable"])
-        return hook
-
-    def send(self, body: bytes, agent: str = "amy", words: Any = None) -> Hook:
-        self.hooks.append(Hook(self.pen, body, agent, words))
-        return self.hooks[-1]
-
-    def inbox(self, **query: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.pen.client().get("approvals", **query)["approvals"]
-        return found
-
-    def last(self) -> dict[str, Any]:
-        return self.inbox(all=1)[-1]["state"]
-
-    def tell(self, event: str, **fields: Any) -> None:
-        """A hook of the agent's engine."""
-        body = {"hook_event_name": event, **fields}
-        path = str(self.pen.home.socket(HUB))
-        head = {"content-type": "application/json"}
-        data = json.dumps(body).encode()
-        assert wire.request(path, "POST", "/agents/amy/hooks", head, data, 20).status == 200
-
-
-def request(command: str, tool: str = "Bash", **more: Any) -> bytes:
-    fields = {"hook_event_name": "PermissionRequest", "tool_name": tool}
-    return json.dumps({**fields, "tool_input": {"command": command, **more}}).encode()
+from tests.commands import BULLPEN
+from tests.homes import STARTER
+from tests.hub.asking import ALLOW, ROOT, Asking, request
+from tests.hub.listener import Listener
+from tests.hub.pen import Pen
+from tests.processes import alive
+from tests.threads import together
+from tests.waiting import wait_until
 
 
 @pytest.fixture

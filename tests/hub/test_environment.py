@@ -15,8 +15,10 @@ import pytest
 from bullpen.errors import BullpenError
 from bullpen.hub import sessions
 from bullpen.paths import Home
-from tests.conftest import BULLPEN, wait_until
-from tests.hub.conftest import Pen, made_pen, python
+from tests.commands import BULLPEN
+from tests.hub.pen import Pen, made_pen
+from tests.hub.programs import python
+from tests.waiting import wait_until
 
 # Writes what it was born with to argv[1], and stays.
 TELL = """

@@ -29,7 +29,7 @@ from bullpen.hub import feed as feed_module
 from bullpen.hub.feed import Feed
 from bullpen.hub.store import Store
 from bullpen.model.event import Draft, Event, to_json
-from tests.conftest import wait_until
+from tests.waiting import wait_until
 
 WAIT = 20.0
 

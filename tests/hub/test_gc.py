@@ -14,11 +14,12 @@ import pytest
 
 from bullpen.cli.commands.gc import text_of
 from bullpen.model.gc import SESSION_OF_KEPT_TREE, Step, Swept
-from tests.conftest import wait_until
-from tests.holder.conftest import alive
-from tests.hub.conftest import SLEEP, Pen, made_pen
+from tests.hub.pen import Pen, made_pen
 from tests.hub.pods_support import write_role, write_template
-from tests.worktrees.conftest import commit, git, make_repo
+from tests.hub.programs import SLEEP
+from tests.processes import alive
+from tests.waiting import wait_until
+from tests.worktrees.repos import commit, git, make_repo
 
 TREE = "worktree: {enabled: true, branch_from: main}"
 

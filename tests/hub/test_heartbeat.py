@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import wait_until
-from tests.hub.conftest import Pen
+from tests.hub.pen import Pen
+from tests.waiting import wait_until
 
 # Prints every line that it is told; says by hooks that it is idle.
 ECHO = """
@@ -23,7 +23,7 @@ for line in sys.stdin:
 
 
 def role(pen: Pen, **heartbeat: Any) -> None:
-    from tests.conftest import BULLPEN
+    from tests.commands import BULLPEN
 
     fields = {
         "name": "worker",

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,12 +21,14 @@ import pytest
 from bullpen import holder
 from bullpen.client import wire
 from bullpen.errors import BullpenError, Kind
-from tests.conftest import wait_until
-from tests.holder.conftest import alive, process_state
-from tests.hub.conftest import SLEEP, Listener, Pen, counter, kill, python
+from tests.hub.listener import Listener
+from tests.hub.pen import Pen, factory_pid
 from tests.hub.pods_support import deadly_hub
+from tests.hub.programs import SLEEP, counter, python
+from tests.processes import alive, kill, process_state
 from tests.tasks.windows import Windows
-from tests.worktrees.conftest import git, make_repo
+from tests.waiting import wait_until
+from tests.worktrees.repos import git, make_repo
 
 KILLS = 20
 AGENTS = 50
@@ -487,15 +488,6 @@ def test_k6_factory_of_a_killed_hub_that_comes_late_does_not_keep_the_next_from_
         starting.result()
     assert late.wait(60) == 0
     pen.run(*SLEEP)
-
-
-def factory_pid(pen: Pen) -> Any:
-    with socket.socket(socket.AF_UNIX) as talk, contextlib.suppress(OSError):
-        talk.settimeout(5)
-        talk.connect(str(pen.home.factory_socket))
-        talk.sendall(b'{"do": "ping"}\n')
-        return json.loads(talk.makefile().readline() or "{}").get("pid")
-    return None
 
 
 # ── a client that stands still ──

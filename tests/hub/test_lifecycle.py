@@ -17,10 +17,13 @@ import pytest
 from bullpen.client import start
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub import place
-from tests.conftest import wait_until
-from tests.holder.conftest import alive
-from tests.hub.conftest import END, SLEEP, STUBBORN, Pen, made_pen, python, reserved_port, together
-from tests.worktrees.conftest import git, make_repo
+from tests.hub.pen import Pen, made_pen
+from tests.hub.programs import END, SLEEP, STUBBORN, python
+from tests.ports import reserved_port
+from tests.processes import alive
+from tests.threads import together
+from tests.waiting import wait_until
+from tests.worktrees.repos import git, make_repo
 
 TREE_ROLE = """\
 name: {name}

@@ -9,51 +9,20 @@ import pytest
 
 from bullpen.hub.registry import Live
 from bullpen.hub.render.agents import list_text
-from bullpen.model.agent import Agent
 from bullpen.model.state import (
     Blocked,
-    Evidence,
     Exited,
     Idle,
     Lost,
     Starting,
-    State,
     Unknown,
-    View,
     Working,
 )
-from tests.conftest import BULLPEN
-from tests.hub.conftest import SLEEP, Pen, made_pen
+from tests.commands import BULLPEN
+from tests.hub.live_agents import NOW, live
+from tests.hub.pen import Pen, made_pen
 from tests.hub.pods_support import write_role, write_template
-
-NOW = 1_800_000_000.0
-
-
-def live(
-    name: str,
-    state: State,
-    pod: str = "",
-    role: str = "",
-    branch: str = "",
-    model: str = "",
-    ago: float = 0.0,
-) -> Live:
-    agent = Agent(
-        name=name,
-        run="0" * 32,
-        role=role,
-        pod=pod,
-        engine="command",
-        model=model,
-        birth_branch=branch,
-        cwd="/",
-        command=("x",),
-        created="2026-01-01T00:00:00Z",
-    )
-    note = Evidence(source="process", says="", at=NOW)
-    view = View(run=agent.run, state=state, since=NOW - ago, decided_by="process", evidence=(note,))
-    return Live(agent, view)
-
+from tests.hub.programs import SLEEP
 
 MORNING = [
     live("amy", Blocked(on="permission", tool="Bash"), role="coder", branch="amy", ago=12),

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import BULLPEN, wait_until
-from tests.holder.conftest import alive
-from tests.hub.conftest import SLEEP, Pen, cpu_seconds, quiet_for
+from tests.commands import BULLPEN
+from tests.hub.pen import Pen
+from tests.hub.programs import SLEEP
+from tests.processes import alive, cpu_seconds
+from tests.waiting import quiet_for, wait_until
 
 AGENTS = 500
 AT_ONCE = 16

@@ -14,11 +14,14 @@ from bullpen.model.message import TEXT_BYTES, Message, Priority
 from bullpen.model.state import Blocked, Exited, Idle, Starting, State, Unknown, Working
 from bullpen.model.usage import NOTHING, Totals
 from bullpen.terminal.status import status_text
-from tests.api.conftest import token_of
-from tests.conftest import BULLPEN, Ran, wait_until
-from tests.hub.conftest import Pen, python, together
+from tests.api.agents import token_of
+from tests.commands import BULLPEN, Ran
+from tests.hub.live_agents import NOW, live
+from tests.hub.pen import Pen
 from tests.hub.pods_support import deadly_hub, write_role
-from tests.hub.test_list_text import NOW, live
+from tests.hub.programs import python
+from tests.threads import together
+from tests.waiting import wait_until
 
 ID = r"m-[0-9a-f]{12}"
 # Says each line that it is given, as Python writes it.

@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,14 @@ from websockets.sync.client import unix_connect
 
 from bullpen.errors import BullpenError, Kind
 from bullpen.paths import HUB
-from tests.conftest import wait_until
-from tests.holder.conftest import alive, pack, process_state
-from tests.hub.conftest import END, SLEEP, Pen, counter, kill, made_pen, python
-from tests.worktrees.conftest import make_repo
+from tests.holder.client import pack
+from tests.hub.pen import Pen, made_pen
+from tests.hub.programs import END, SLEEP, counter, python
+from tests.hub.scripted_hub import CLOCK, scripted_hub
+from tests.hub.small_disk import fill, small_disk
+from tests.processes import alive, kill, process_state
+from tests.waiting import wait_until
+from tests.worktrees.repos import make_repo
 
 pytestmark = pytest.mark.slow
 
@@ -61,24 +64,6 @@ def delete(directory: Path) -> None:
 
 
 # ── disks ──
-
-
-@contextlib.contextmanager
-def small_disk(path: Path, options: str) -> Iterator[Path]:
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)]
-    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("needs the right to mount")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
-
-
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(b"\0" * 4096)
 
 
 def test_b3_full_disk_refuses_starts_and_lets_agents_be_stopped(tmp_path: Path) -> None:
@@ -201,40 +186,6 @@ def test_b1_hub_that_stands_still_is_named(pen: Pen, monkeypatch: pytest.MonkeyP
 
 
 # ── clocks ──
-
-CLOCK = """
-import sys, time
-real, offset = time.time, sys.argv[2]
-def shifted():
-    with open(offset) as file:
-        return real() + float(file.read())
-time.time = shifted
-sys.argv = ["hub"]
-import bullpen.hub.main
-bullpen.hub.main.main()
-"""
-
-
-@contextlib.contextmanager
-def scripted_hub(pen: Pen, code: str, *words: str, **env: str) -> Iterator[int]:
-    """A hub that was tampered with, serving."""
-    script = pen.root / "tampered.py"
-    script.write_text(code)
-    given = {**pen.env, "BULLPEN_DIR": str(pen.root), "PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(
-        [sys.executable, str(script), "hub-script", *words],
-        env={**given, **env},
-        cwd="/",
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        wait_until(lambda: pen.answers() or process.poll() is not None, 30)
-        assert process.poll() is None
-        yield process.pid
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def hook(pen: Pen, name: str, event: str, tool: str = "") -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from bullpen.cli import panes
-from tests.conftest import BULLPEN, wait_until
-from tests.hub.conftest import Pen
+from tests.commands import BULLPEN
+from tests.hub.pen import Pen
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

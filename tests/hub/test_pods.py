@@ -14,8 +14,8 @@ import pytest
 from bullpen.client import wire
 from bullpen.hub.pods import joined_prompt
 from bullpen.paths import HUB
-from tests.conftest import Ran, wait_until
-from tests.hub.conftest import SLEEP, Pen, kill, made_pen, together
+from tests.commands import Ran
+from tests.hub.pen import Pen, made_pen
 from tests.hub.pods_support import (
     asked,
     deadly_hub,
@@ -25,7 +25,11 @@ from tests.hub.pods_support import (
     write_role,
     write_template,
 )
-from tests.worktrees.conftest import commit, git, make_repo
+from tests.hub.programs import SLEEP
+from tests.processes import kill
+from tests.threads import together
+from tests.waiting import wait_until
+from tests.worktrees.repos import commit, git, make_repo
 
 SLOW = pytest.mark.slow
 Scene = tuple[Pen, Path, dict[str, str], dict[str, Any]]

@@ -19,10 +19,10 @@ from bullpen.model.agent import Agent
 from bullpen.model.approval import Request
 from bullpen.model.role import Reviewer as Instructed
 from bullpen.paths import Home, make_directories
-from tests.conftest import wait_until
-from tests.holder.conftest import alive
-from tests.hub.conftest import Pen
-from tests.hub.test_approvals import ALLOW, Asking, request
+from tests.hub.asking import ALLOW, Asking, request
+from tests.hub.pen import Pen
+from tests.processes import alive
+from tests.waiting import wait_until
 
 # Notes how it was called, then does what the file `script` in its directory says.
 PROGRAM = """\

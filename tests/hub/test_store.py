@@ -25,7 +25,7 @@ from bullpen.hub import database, event_rows
 from bullpen.hub import store as store_module
 from bullpen.hub.store import Store
 from bullpen.model.event import KINDS, Draft, Event, to_json
-from tests.conftest import wait_until
+from tests.waiting import wait_until
 
 WAIT = 20.0
 

@@ -17,10 +17,11 @@ from bullpen import worktrees
 from bullpen.hub.store import Store
 from bullpen.hub.upkeep import DAY_SECONDS, LOOK_AGAIN_SECONDS, Due, Job, plan_upkeep
 from bullpen.model.event import Draft
-from tests.conftest import wait_until
-from tests.hub.conftest import SLEEP, Pen
+from tests.hub.pen import Pen
 from tests.hub.pods_support import deadly_hub, write_role
-from tests.worktrees.conftest import commit, git, make_repo
+from tests.hub.programs import SLEEP
+from tests.waiting import wait_until
+from tests.worktrees.repos import commit, git, make_repo
 
 TREE = "worktree: {enabled: true, branch_from: main}"
 NOW = 1_800_000_000.0

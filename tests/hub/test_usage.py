@@ -25,23 +25,15 @@ from bullpen.hub.store import Store
 from bullpen.hub.usage import Usage
 from bullpen.model.agent import Agent
 from bullpen.model.state import Idle
-from tests.api.conftest import Answer, ask, token_of
-from tests.conftest import wait_until
-from tests.hub.conftest import Pen, kill, made_pen
+from tests.api.agents import token_of
+from tests.api.http import Answer, ask
+from tests.hub.live_agents import live
+from tests.hub.pen import Pen, made_pen
 from tests.hub.pods_support import asked, deadly_hub, launch, write_role, write_template
-from tests.hub.test_list_text import live
-from tests.test_usage import (
-    END,
-    FORMS,
-    START,
-    attribute,
-    encoded,
-    logs,
-    metrics,
-    point,
-    read_prometheus,
-    record,
-)
+from tests.otlp import END, FORMS, START, attribute, encoded, logs, metrics, point, record
+from tests.processes import kill
+from tests.prometheus import read_prometheus
+from tests.waiting import wait_until
 
 KINDS = {"json": "application/json", "protobuf": "application/x-protobuf"}
 

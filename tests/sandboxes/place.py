@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 from bullpen.sandboxes import limits, relay
 from bullpen.sandboxes.base import Git, Policy, Wrapped
 from bullpen.sandboxes.bubblewrap import BUBBLEWRAP
-from tests.conftest import wait_until
 from tests.sandboxes import attacks
+from tests.waiting import wait_until
 
 T = TypeVar("T")
 ORDINARY = 4711  # nobody's

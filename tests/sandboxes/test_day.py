@@ -13,8 +13,8 @@ import pytest
 from bullpen.holder.child import set_size
 from bullpen.sandboxes.base import Git
 from bullpen.sandboxes.prepare import remove_planted
-from tests.conftest import wait_until
 from tests.sandboxes.place import PYTHON, Place, as_user
+from tests.waiting import wait_until
 
 
 @pytest.fixture

@@ -24,11 +24,11 @@ from bullpen.sandboxes import limits
 from bullpen.sandboxes.base import Network, Policy
 from bullpen.sandboxes.bounds import settle
 from bullpen.sandboxes.bubblewrap import arguments, every_line
-from tests.conftest import wait_until
-from tests.holder.conftest import children_of
+from tests.processes import children_of
 from tests.sandboxes import attacks
 from tests.sandboxes.attacks import ATTACKS, SECRET, Attack
 from tests.sandboxes.place import PYTHON, Place
+from tests.waiting import wait_until
 
 libc = ctypes.CDLL(None, use_errno=True)
 MODES = ("pipes", "terminal")

@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 from bullpen.sandboxes.base import Network
-from tests.conftest import wait_until
-from tests.holder.conftest import Factory, Holder, alive, bare_factory, factory
+from tests.holder.factory import Factory, Holder, made_factory
+from tests.processes import alive
 from tests.sandboxes.place import Place, made
+from tests.waiting import wait_until
 
-__all__ = ["bare_factory", "factory"]
 MODES = ("pty", "pipe")
+
+
+@pytest.fixture
+def factory() -> Iterator[Factory]:
+    with made_factory() as made:
+        made.start()
+        yield made
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from bullpen.errors import BullpenError
 from bullpen.sandboxes import limits
 from bullpen.sandboxes.base import Policy
 from bullpen.sandboxes.limits import Group, Limits
-from tests.conftest import wait_until
 from tests.sandboxes.place import Place, as_user
+from tests.waiting import wait_until
 
 
 def machine(root: Path, cgroup: str, mounts: list[tuple[str, str, str, Path]]) -> Path:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from bullpen.errors import BullpenError, Kind
-from tests.conftest import wait_until
 from tests.engines.team import Team
-from tests.holder.conftest import alive, children_of
-from tests.hub.conftest import kill, quiet_for
+from tests.processes import alive, children_of, kill
 from tests.tasks.counting import PROMPT, Journal
 from tests.tasks.desk import ROOT, Desk
+from tests.waiting import quiet_for, wait_until
 
 FINAL = ("completed", "failed", "cancelled")
 LOOK_SECONDS = 0.1

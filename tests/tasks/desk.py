@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bullpen.errors import BullpenError
-from tests.conftest import wait_until
 from tests.engines.team import Team
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.api.conftest import Answer, Client, ask
-from tests.conftest import wait_until
+from tests.api.http import Answer, Client, ask
 from tests.engines.cli import StandIn
 from tests.engines.team import made_team
-from tests.hub.conftest import reserved_port
+from tests.ports import reserved_port
 from tests.tasks.desk import SECONDS, Desk
+from tests.waiting import wait_until
 
 OVER = ("completed", "failed", "cancelled")
 KEPT = "as it is"

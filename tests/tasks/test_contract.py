@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.api.conftest import HANDSHAKE, ask, raw, token_of
-from tests.conftest import wait_until
+from tests.api.agents import token_of
+from tests.api.http import HANDSHAKE, ask, raw
 from tests.tasks.office import OVER, Office, Seated, Side, made_office, running
+from tests.waiting import wait_until
 
 PUBLIC = {"type", "interfaces", "name", "version", "state", "uptime_seconds", "home_id"}
 STATUS = PUBLIC | {"pid", "current_task", "config", "sandbox", "log"}

@@ -14,12 +14,12 @@ import pytest
 
 from bullpen.client import wire
 from bullpen.errors import BullpenError, Kind
-from tests.conftest import BULLPEN, wait_until
+from tests.commands import BULLPEN
 from tests.engines.team import made_team
-from tests.hub.conftest import quiet_for
 from tests.tasks.counters import FINAL, Counting, patiently
 from tests.tasks.windows import Windows
-from tests.worktrees.conftest import git, make_repo
+from tests.waiting import quiet_for, wait_until
+from tests.worktrees.repos import git, make_repo
 
 HUB = "bullpen.hub"
 ROWS, DRIVER, TASKS = f"{HUB}.task_rows:TaskRows", f"{HUB}.task_driver:Driver", f"{HUB}.tasks:Tasks"

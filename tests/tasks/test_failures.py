@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import wait_until
 from tests.engines.cli import StandIn
 from tests.engines.team import Team
-from tests.holder.conftest import alive
-from tests.hub.conftest import kill, made_pen
-from tests.hub.test_odd_conditions import fill, small_disk
+from tests.hub.pen import made_pen
+from tests.hub.small_disk import fill, small_disk
+from tests.processes import alive, kill
 from tests.tasks.desk import Desk
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import wait_until
 from tests.tasks.desk import Desk
-from tests.worktrees.conftest import commit, git, make_repo
+from tests.waiting import wait_until
+from tests.worktrees.repos import commit, git, make_repo
 
 pytestmark = pytest.mark.slow
 

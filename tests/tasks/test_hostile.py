@@ -10,7 +10,8 @@ from urllib.parse import quote
 import pytest
 
 from bullpen.hub import workspaces
-from tests.api.conftest import ask, raw, token_of
+from tests.api.agents import token_of
+from tests.api.http import ask, raw
 from tests.tasks.office import OVER, Office, made_office
 
 NO_TASK = "t-000000000000"

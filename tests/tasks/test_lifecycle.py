@@ -9,10 +9,10 @@ import pytest
 
 from bullpen.client.holder import connect
 from bullpen.errors import BullpenError
-from tests.conftest import wait_until
 from tests.engines.team import made_team
-from tests.holder.conftest import alive
+from tests.processes import alive
 from tests.tasks.desk import Desk
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

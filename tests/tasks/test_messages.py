@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.conftest import wait_until
 from tests.tasks.desk import Desk
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

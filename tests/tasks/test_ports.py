@@ -11,9 +11,9 @@ from bullpen.cli.components import look
 from bullpen.hub import guard
 from bullpen.hub.ports import PORT
 from bullpen.settings import Discovery, Settings
-from tests.api.conftest import Client, connect
-from tests.conftest import wait_until
+from tests.api.http import Client, connect
 from tests.tasks.office import OVER, made_office, running
+from tests.waiting import wait_until
 
 NARROW = Settings(discovery=Discovery(port_range="1-1"))
 

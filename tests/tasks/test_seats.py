@@ -16,9 +16,10 @@ import pytest
 from bullpen.errors import BullpenError
 from bullpen.hub import sessions
 from bullpen.hub.seat_files import merge_variables
-from tests.conftest import wait_until
-from tests.hub.conftest import kill, together
+from tests.processes import kill
 from tests.tasks.office import OVER, Office, made_office, running
+from tests.threads import together
+from tests.waiting import wait_until
 
 
 @pytest.fixture

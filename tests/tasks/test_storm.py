@@ -21,11 +21,11 @@ import pytest
 from bullpen.client import wire
 from bullpen.errors import BullpenError
 from bullpen.paths import HUB
-from tests.conftest import wait_until
 from tests.engines.team import made_team
-from tests.hub.conftest import Pen, kill
-from tests.hub.test_kill_storm import factory_pid
+from tests.hub.pen import Pen, factory_pid
+from tests.processes import kill
 from tests.tasks.counters import FINAL, Counting, patiently
+from tests.waiting import wait_until
 
 TASKS, AGENTS, WALLED = 300, 20, 4
 KILLS = 10

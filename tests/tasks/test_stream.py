@@ -8,9 +8,9 @@ import pytest
 
 from bullpen.client import wire
 from bullpen.paths import HUB
-from tests.conftest import wait_until
-from tests.hub.conftest import cpu_seconds, quiet_for
+from tests.processes import cpu_seconds
 from tests.tasks.desk import Desk
+from tests.waiting import quiet_for, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bullpen.model.agent_file import Claude
-from tests.conftest import wait_until
-from tests.holder.conftest import alive
-from tests.hub.test_odd_conditions import CLOCK, scripted_hub
+from tests.hub.scripted_hub import CLOCK, scripted_hub
+from tests.processes import alive
 from tests.tasks.desk import Desk
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

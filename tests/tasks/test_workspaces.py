@@ -23,10 +23,10 @@ from bullpen.hub.workspaces import (
     unsure_of,
 )
 from bullpen.worktrees.git import open_repository
-from tests.conftest import wait_until
-from tests.hub.test_odd_conditions import scripted_hub
+from tests.hub.scripted_hub import scripted_hub
 from tests.tasks.desk import Desk
-from tests.worktrees.conftest import commit, git, make_repo
+from tests.waiting import wait_until
+from tests.worktrees.repos import commit, git, make_repo
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tests.conftest import wait_until
+from tests.waiting import wait_until
 
 SITE = '''
 import sys

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .conftest import Stage, Tmux, wait_for_screen
+from tests.terminal.stage import Stage
+from tests.terminal.tmux import Tmux, wait_for_screen
 
 
 @dataclass(frozen=True)

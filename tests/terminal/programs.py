@@ -3,7 +3,7 @@
 import pytest
 from _pytest.mark import ParameterSet
 
-from tests.holder.conftest import python, shell
+from tests.holder.programs import python, shell
 
 # Turns everything on that a terminal has, says READY, then says in hexadecimal what it is given.
 EVERYTHING_ON = (

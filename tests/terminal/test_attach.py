@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import wait_until
-from tests.holder.conftest import HEXER, SIZER, alive, shell, ticks
+from tests.holder.programs import HEXER, SIZER, shell
+from tests.processes import alive, ticks
+from tests.terminal.person import modes_left_on
+from tests.terminal.stage import Stage
+from tests.waiting import wait_until
 
-from .conftest import Stage, modes_left_on
 from .programs import DETACHED, FLOOD, LOUD, slow
 
 

@@ -8,10 +8,12 @@ import time
 import pytest
 
 from bullpen.terminal.undo import KITTY_DEPTH
-from tests.conftest import wait_until
-from tests.holder.conftest import HEXER, alive, shell
+from tests.holder.programs import HEXER, shell
+from tests.processes import alive
+from tests.terminal.person import Person, modes_left_on
+from tests.terminal.stage import Stage
+from tests.waiting import wait_until
 
-from .conftest import Person, Stage, modes_left_on
 from .programs import DETACHED, FLOOD, LOUD, slow
 
 

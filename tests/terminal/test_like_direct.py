@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.holder.conftest import python
+from tests.holder.programs import python
+from tests.terminal.stage import Stage
+from tests.terminal.tmux import Tmux, wait_for_screen
 
-from .conftest import Stage, Tmux, wait_for_screen
 from .pairs import PROGRAMS, Pair, Program
 
 pytestmark = pytest.mark.slow

@@ -11,10 +11,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.conftest import wait_until
-from tests.holder.conftest import MIB, Feed, Holder, python, shell, ticks
-
-from .conftest import SECONDS, Stage
+from tests.holder.client import MIB
+from tests.holder.factory import Holder
+from tests.holder.feed import Feed
+from tests.holder.programs import python, shell
+from tests.processes import ticks
+from tests.terminal.person import SECONDS
+from tests.terminal.stage import Stage
+from tests.waiting import wait_until
 
 COLOURED = shell(r"printf '\033[1;31mred\033[0m w\303\266rld\r\n10%%\r100%%\n'")
 

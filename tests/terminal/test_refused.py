@@ -5,9 +5,8 @@ import signal
 
 import pytest
 
-from tests.holder.conftest import HEXER, shell
-
-from .conftest import Stage
+from tests.holder.programs import HEXER, shell
+from tests.terminal.stage import Stage
 
 
 def test_a1_no_such_agent_names_those_that_run(stage: Stage) -> None:

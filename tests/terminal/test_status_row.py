@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Stage, Tmux, wait_for_screen
+from tests.terminal.stage import Stage
+from tests.terminal.tmux import Tmux, wait_for_screen
+
 from .pairs import PROGRAMS, Pair
 
 pytestmark = pytest.mark.slow

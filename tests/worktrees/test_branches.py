@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bullpen import worktrees
 from bullpen.worktrees import Site, Spec
 from bullpen.worktrees.branches import is_valid_branch
-from tests.worktrees.conftest import commit, git, refs
+from tests.worktrees.repos import commit, git, refs
 
 Failing = Callable[..., worktrees.WorktreeError]
 

@@ -8,7 +8,7 @@ import pytest
 
 from bullpen import clock, worktrees
 from bullpen.worktrees import Site, Spec
-from tests.worktrees.conftest import assert_healthy, commit, git, refs
+from tests.worktrees.repos import assert_healthy, commit, git, refs
 
 Failing = Callable[..., worktrees.WorktreeError]
 WEEK = timedelta(days=7)

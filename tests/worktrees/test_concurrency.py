@@ -11,8 +11,7 @@ import pytest
 
 from bullpen import worktrees
 from bullpen.worktrees import Code, Site, Spec, WorktreeError
-
-from .conftest import assert_healthy, commit, git, make_repo, refs
+from tests.worktrees.repos import assert_healthy, commit, git, make_repo, refs
 
 THREADS = 16
 PROCESSES = 4

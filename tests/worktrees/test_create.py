@@ -17,8 +17,8 @@ from bullpen import worktrees
 from bullpen.worktrees import Code, Site, Spec, WorktreeError
 from bullpen.worktrees.errors import KINDS
 from bullpen.worktrees.repo_lock import locked
-from tests.conftest import wait_until
-from tests.worktrees.conftest import assert_healthy, commit, git, make_repo, refs
+from tests.waiting import wait_until
+from tests.worktrees.repos import assert_healthy, commit, git, make_repo, refs
 
 Failing = Callable[..., worktrees.WorktreeError]
 

@@ -9,7 +9,7 @@ import pytest
 
 from bullpen import worktrees
 from bullpen.worktrees import Site, Spec
-from tests.worktrees.conftest import assert_healthy, commit, git, make_repo, refs
+from tests.worktrees.repos import assert_healthy, commit, git, make_repo, refs
 
 Failing = Callable[..., worktrees.WorktreeError]
 

@@ -11,7 +11,7 @@ import pytest
 from bullpen import clock, worktrees
 from bullpen.worktrees import Site, Spec
 from bullpen.worktrees.listing import Listed, parse
-from tests.worktrees.conftest import commit, git, make_repo
+from tests.worktrees.repos import commit, git, make_repo
 
 Failing = Callable[..., worktrees.WorktreeError]
 

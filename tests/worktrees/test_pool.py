@@ -11,8 +11,8 @@ import pytest
 
 from bullpen import worktrees
 from bullpen.worktrees import Site, Spec
-from tests.conftest import wait_until
-from tests.worktrees.conftest import assert_healthy, commit, git, make_repo, refs
+from tests.waiting import wait_until
+from tests.worktrees.repos import assert_healthy, commit, git, make_repo, refs
 
 Failing = Callable[..., worktrees.WorktreeError]
 

@@ -8,7 +8,7 @@ import pytest
 
 from bullpen import worktrees
 from bullpen.worktrees import Site, Spec
-from tests.worktrees.conftest import assert_healthy, commit, git, refs
+from tests.worktrees.repos import assert_healthy, commit, git, refs
 
 Failing = Callable[..., worktrees.WorktreeError]
 

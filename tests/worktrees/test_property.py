@@ -18,9 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from bullpen import worktrees
 from bullpen.worktrees import Code, Spec, WorktreeError
-
-from .conftest import commit, git, make_repo
-from .test_crash import died_at_effect
+from tests.worktrees.killed import died_at_effect
+from tests.worktrees.repos import commit, git, make_repo
 
 NAMES = ("amy", "bob", "main.fix")
 names = st.sampled_from(NAMES)

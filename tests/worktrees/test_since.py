@@ -8,7 +8,7 @@ import pytest
 from bullpen import worktrees
 from bullpen.worktrees import Spec
 from bullpen.worktrees.since import CUT, MOST_DIFF_BYTES, head_of, look_at, since, snapshot
-from tests.worktrees.conftest import commit, git, make_repo
+from tests.worktrees.repos import commit, git, make_repo
 
 
 def test_a_main_checkout_and_a_linked_one(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from bullpen import worktrees
 from bullpen.worktrees import DiffStat, Site, Spec
 from bullpen.worktrees.git import is_born_elsewhere
 from bullpen.worktrees.remove import _may_hold_links
-from tests.worktrees.conftest import assert_healthy, commit, git, refs
+from tests.worktrees.repos import assert_healthy, commit, git, refs
 
 Failing = Callable[..., worktrees.WorktreeError]
 
