@@ -26,12 +26,11 @@ from bullpen.paths import HUB
 from tests.api.http import ask
 from tests.commands import BULLPEN
 from tests.component.sample_process import Sample, running
-from tests.engines.team import made_team
 from tests.hub.pen import Pen, made_pen
 from tests.hub.programs import STUBBORN, python
 from tests.ports import reserved_port
 from tests.processes import alive, process_state
-from tests.tasks.desk import Desk
+from tests.tasks.desk import Desk, made_desk
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -528,15 +527,15 @@ def test_f3_kill_of_one_agent_is_as_it_was(pen: Pen) -> None:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    with made_team(tmp_path, "standin") as team:
-        yield Desk(team)
+    with made_desk(tmp_path) as made:
+        yield made
 
 
 def working(desk: Desk) -> str:
     """A task of amy's that goes on until it is released."""
     desk.agent("amy", walls=False)
     task = desk.give("amy", "[[hold gate ; say done]]")
-    desk.team.claude.wait_held("gate")
+    desk.claude.wait_held("gate")
     return task
 
 
@@ -550,7 +549,7 @@ def test_f3_a_task_is_waited_for_before_the_hub_leaves(desk: Desk) -> None:
         leaving = pool.submit(desk.pen.cli, "shutdown", "--all", "--timeout", "60s")
         wait_until(lambda: desk.status("amy")["state"] == "draining")
         assert alive(hub)
-        desk.team.claude.release("gate")
+        desk.claude.release("gate")
         done = leaving.result(60)
     assert done.code == 0, done.err
     assert done.out.splitlines() == ["agent amy left", "hub hub left"]

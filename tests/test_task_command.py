@@ -17,9 +17,8 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.paths import Home
 from tests import forked
 from tests.commands import BULLPEN, Ran
-from tests.engines.team import made_team
 from tests.processes import kill
-from tests.tasks.desk import Desk
+from tests.tasks.desk import Desk, made_desk
 from tests.terminal.person import Person
 from tests.waiting import wait_until
 
@@ -33,8 +32,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """One home for all: amy works without walls, so that tests can hold her."""
-    with made_team(tmp_path_factory.mktemp("team"), "standin") as team:
-        made = Desk(team)
+    with made_desk(tmp_path_factory.mktemp("desk")) as made:
         made.agent("amy", walls=False)
         yield made
 
@@ -124,7 +122,7 @@ def test_t13_a_dash_is_standard_input(desk: Desk) -> None:
 
 
 def test_an_agent_with_a_file_is_started_first(desk: Desk) -> None:
-    desk.team.role("zoe", sandbox={"enabled": False})
+    desk.role("zoe", sandbox={"enabled": False})
     (desk.pen.root / "agents" / "zoe.yaml").write_text('{"role": "zoe"}')
     ran = run(desk, "task", "zoe", "[[say here]]")
     assert (ran.code, ran.out) == (0, "here\n")
@@ -184,7 +182,7 @@ def test_t13_a_time_out_is_124_and_keeps_what_was_said(desk: Desk) -> None:
 
 def test_t13_cancelled_from_elsewhere_is_130(desk: Desk, hold: str) -> None:
     with running(desk, "task", "amy", f"[[hold {hold}]]") as waiting:
-        desk.team.claude.wait_held(hold)
+        desk.claude.wait_held(hold)
         ran = run(desk, "task", "cancel", held_task(desk)[:8])
         assert ran.code == 0
         assert "is being cancelled" in ran.out
@@ -195,7 +193,7 @@ def test_t13_cancelled_from_elsewhere_is_130(desk: Desk, hold: str) -> None:
 
 def test_a_busy_agent_says_with_what(desk: Desk, hold: str) -> None:
     task = desk.give("amy", f"[[hold {hold}]]")
-    desk.team.claude.wait_held(hold)
+    desk.claude.wait_held(hold)
     ran = run(desk, "task", "amy", "hi")
     assert ran.code == 5
     assert task in ran.err
@@ -268,8 +266,8 @@ def test_stream_prints_texts_as_they_come(desk: Desk, hold: str) -> None:
     with running(desk, "task", "amy", script, "--stream") as waiting:
         assert waiting.stdout is not None
         assert waiting.stdout.readline() == b"first\n"
-        assert not (desk.team.claude.holds / hold).exists()  # type: ignore[attr-defined]
-        desk.team.claude.release(hold)
+        assert not (desk.claude.holds / hold).exists()  # type: ignore[attr-defined]
+        desk.claude.release(hold)
         out, _err = waiting.communicate(timeout=SECONDS)
     assert (waiting.returncode, out) == (0, b"last\n")
 
@@ -282,7 +280,7 @@ def test_a_reader_who_leaves_is_told_the_task(desk: Desk, hold: str) -> None:
         waiting.stdout.close()
         waiting.stdout = None
         id = held_task(desk)
-        desk.team.claude.release(hold)
+        desk.claude.release(hold)
         _out, err = waiting.communicate(timeout=SECONDS)
     said = f"the rest is kept with the task · bullpen task show {id}\n"
     assert (waiting.returncode, err.decode()) == (141, said)
@@ -320,9 +318,9 @@ def test_t5_kept_open_continued_and_ended(desk: Desk) -> None:
 def test_continue_waits_for_its_own_answer(desk: Desk, hold: str) -> None:
     id = id_in(run(desk, "task", "amy", "[[say one]]", "--keep-open").err)
     with running(desk, "task", "continue", id, f"[[hold {hold} ; say two]]") as waiting:
-        desk.team.claude.wait_held(hold)
+        desk.claude.wait_held(hold)
         assert waiting.poll() is None
-        desk.team.claude.release(hold)
+        desk.claude.release(hold)
         out, _err = waiting.communicate(timeout=SECONDS)
     assert out == b"two\n"
     run(desk, "task", "end", id)
@@ -374,7 +372,7 @@ def test_t8_debug_prints_the_raw_lines(desk: Desk) -> None:
 def test_tasks_lists_what_is_open(desk: Desk, hold: str) -> None:
     assert run(desk, "tasks").out.startswith("no open tasks")
     id = desk.give("amy", f"look [[hold {hold}]]")
-    desk.team.claude.wait_held(hold)
+    desk.claude.wait_held(hold)
     header, row = run(desk, "tasks").out.splitlines()
     assert header.split() == ["TASK", "AGENT", "STATE", "SINCE", "TOKENS", "PROMPT"]
     assert row.split()[:3] == [id, "amy", "working"]
@@ -457,7 +455,7 @@ def test_t13_progress_is_one_line_that_fits(desk: Desk, hold: str) -> None:
     script = f'[[tool Bash {{"command":"echo {"x" * 100}"}} ; hold {hold} ; say done]]'
     with person(desk, "task", "amy", script, cols=40) as at:
         at.wait_for("amy · Bash (echo xxx".encode())
-        desk.team.claude.release(hold)
+        desk.claude.release(hold)
         assert at.wait(SECONDS) == 0
         drawn, _, rest = at.seen.rpartition(b"\r\x1b[K")
         for line in drawn.decode().split("\r\x1b[K"):
@@ -472,7 +470,7 @@ def test_no_progress_without_a_terminal(desk: Desk) -> None:
 
 def test_t13_ctrl_c_asks_and_cancels(desk: Desk, hold: str) -> None:
     with person(desk, "task", "amy", f"[[hold {hold}]]") as at:
-        desk.team.claude.wait_held(hold)
+        desk.claude.wait_held(hold)
         at.wait_for(b"amy")
         id = held_task(desk)
         at.type(b"\x03")
@@ -487,7 +485,7 @@ def test_t13_ctrl_c_asks_and_cancels(desk: Desk, hold: str) -> None:
 @pytest.mark.parametrize("answer", [b"\n", b"l\n", b"x\n", b"\x03", b"\x04"])
 def test_t13_ctrl_c_asks_and_leaves(desk: Desk, hold: str, answer: bytes) -> None:
     with person(desk, "task", "amy", f"[[hold {hold}]]") as at:
-        desk.team.claude.wait_held(hold)
+        desk.claude.wait_held(hold)
         at.wait_for(b"amy")
         id = held_task(desk)
         at.type(b"\x03")
@@ -500,12 +498,12 @@ def test_t13_ctrl_c_asks_and_leaves(desk: Desk, hold: str, answer: bytes) -> Non
 
 def test_what_is_over_before_the_answer_is_shown(desk: Desk, hold: str) -> None:
     with person(desk, "task", "amy", f"[[hold {hold} ; say made it]]") as at:
-        desk.team.claude.wait_held(hold)
+        desk.claude.wait_held(hold)
         at.wait_for(b"amy")
         id = held_task(desk)
         at.type(b"\x03")
         at.wait_for(b"[c/L]")
-        desk.team.claude.release(hold)
+        desk.claude.release(hold)
         desk.done(id)
         at.type(b"c\n")
         assert at.wait() == 0
@@ -514,7 +512,7 @@ def test_what_is_over_before_the_answer_is_shown(desk: Desk, hold: str) -> None:
 
 def test_t13_sigint_without_a_terminal_leaves_it_running(desk: Desk, hold: str) -> None:
     with running(desk, "task", "amy", f"[[hold {hold}]]") as waiting:
-        desk.team.claude.wait_held(hold)
+        desk.claude.wait_held(hold)
         id = held_task(desk)
         waiting.send_signal(signal.SIGINT)
         _out, err = waiting.communicate(timeout=SECONDS)
@@ -535,12 +533,12 @@ def test_t11_waiting_outlives_the_hub(desk: Desk, hold: str) -> None:
         assert waiting.stdout is not None
         assert waiting.stdout.readline() == b"one\n"
         for name in (hold, f"{hold}-2"):
-            desk.team.claude.wait_held(name)
+            desk.claude.wait_held(name)
             before = desk.pen.kill_hub()
             assert waiting.poll() is None
             # Nobody else starts it again.
             wait_until(lambda before=before: desk.pen.pid != before and desk.pen.answers(), SECONDS)
-            desk.team.claude.release(name)
+            desk.claude.release(name)
         out, err = waiting.communicate(timeout=SECONDS)
     assert (waiting.returncode, out) == (0, b"two\nthree\n"), err
     desk.wait_ready("amy")
@@ -578,11 +576,11 @@ def rows(desk: Desk) -> dict[str, list[str]]:
 
 
 def test_c4_agents_are_listed_from_files_and_from_what_runs(desk: Desk, hold: str) -> None:
-    desk.team.role("lee", sandbox={"enabled": False})
+    desk.role("lee", sandbox={"enabled": False})
     (desk.pen.root / "agents" / "lee.yaml").write_text('{"role": "lee", "port": 9999}')
     (desk.pen.root / "agents" / "odd.yaml").write_text('{"rolle": "lee"}')
     id = desk.give("amy", f"[[hold {hold}]]")
-    desk.team.claude.wait_held(hold)
+    desk.claude.wait_held(hold)
     found = rows(desk)
     assert found["amy"] == ["amy", "working", id, "–"]
     assert found["lee"] == ["lee", "not running", "–", "9999"]
@@ -614,7 +612,7 @@ def test_c4_an_agent_that_leaves_while_it_is_listed_is_not_running(tmp_path: Pat
 
 
 def test_c4_an_agent_of_a_role_needs_no_file(desk: Desk) -> None:
-    desk.team.role("ann", sandbox={"enabled": False})
+    desk.role("ann", sandbox={"enabled": False})
     ran = run(desk, "agent", "start", "temp", "--role", "ann")
     assert (ran.code, ran.out) == (0, 'temp takes tasks · bullpen task temp "…"\n'), ran.err
     again = run(desk, "agent", "start", "temp", "--role", "ann")
@@ -630,7 +628,7 @@ def test_c3_a_start_says_why_the_agent_cannot_work(desk: Desk, tmp_path: Path) -
     old = tmp_path / "claude"
     old.write_text("#!/bin/sh\necho 0.0.1 '(Claude Code)'\n")
     old.chmod(0o755)
-    desk.team.role("ann", sandbox={"enabled": False})
+    desk.role("ann", sandbox={"enabled": False})
     ran = run(desk, "agent", "start", "old", "--role", "ann", BULLPEN_CLAUDE_BIN=str(old))
     assert ran.code == 3
     assert "old cannot work: " in ran.err
@@ -642,7 +640,7 @@ def test_c3_a_start_says_why_the_agent_cannot_work(desk: Desk, tmp_path: Path) -
 def test_c2_stop_waits_for_the_task_and_then_the_agent_leaves(desk: Desk, hold: str) -> None:
     desk.agent("tim", walls=False)
     id = desk.give("tim", f"[[hold {hold} ; say done]]")
-    desk.team.claude.wait_held(hold)
+    desk.claude.wait_held(hold)
     ran = run(desk, "agent", "stop", "tim", "--timeout", "1s")
     assert ran.code == 0
     assert ran.out == (
@@ -650,7 +648,7 @@ def test_c2_stop_waits_for_the_task_and_then_the_agent_leaves(desk: Desk, hold: 
     )
     assert run(desk, "task", "--any", "hi", "--role", "tim", "--no-wait").code == 0
     assert desk.task(id)["state"] == "working"
-    desk.team.claude.release(hold)
+    desk.claude.release(hold)
     assert desk.done(id)["output"] == "done"
     wait_until(lambda: not desk.pen.agents()["tim"]["running"], SECONDS)
 
@@ -658,7 +656,7 @@ def test_c2_stop_waits_for_the_task_and_then_the_agent_leaves(desk: Desk, hold: 
 def test_c2_stop_by_force_cancels_the_task(desk: Desk, hold: str) -> None:
     desk.agent("tom", walls=False)
     id = desk.give("tom", f"[[hold {hold}]]")
-    desk.team.claude.wait_held(hold)
+    desk.claude.wait_held(hold)
     ran = run(desk, "agent", "stop", "tom", "--timeout", "0s", "--force")
     assert ran.out.startswith("tom has left"), ran
     assert desk.over(id)["state"] == "cancelled"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.engines.team import Team, made_team
-from tests.tasks.desk import Desk
+from tests.tasks.desk import Desk, made_desk
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def team(tmp_path: Path) -> Iterator[Team]:
         yield made
 
 
-@pytest.fixture(params=["stand-in", "real"])
+@pytest.fixture(params=["standin", "real"], ids=["stand-in", "real"])
 def both(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Team]:
     """Of the stand-in, and of the real one: what holds for the one has to hold for the other."""
     with made_team(tmp_path, request.param) as made:
@@ -28,8 +28,8 @@ def both(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Team]:
 @pytest.fixture
 def real(tmp_path: Path) -> Iterator[Desk]:
     """Agents that take tasks, of the real Claude Code."""
-    with made_team(tmp_path, "real") as team:
-        yield Desk(team)
+    with made_desk(tmp_path, "real") as made:
+        yield made
 
 
 @pytest.fixture

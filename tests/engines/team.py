@@ -1,24 +1,26 @@
-"""A home whose agents are Claude Code: the real one against the fake model, or the stand-in.
+"""A home whose agents are one engine's program in terminals.
 
-    team.role("worker", permissions={"allow": ["Read"]})
-    amy = team.run("worker", name="amy")
-    amy.wait("idle"); amy.submit("[[say hi]]")
+    with made_team(tmp_path, "codex") as team:
+        team.role("worker", permissions={"allow": ["Read"]})
+        amy = team.run("worker", name="amy")
+        amy.wait("idle"); amy.submit("[[say hi]]")
 
-`Amy` is an agent as a person sees it: its keys, its screen, the words that `list` shows.
+An agent is as a person sees it: its keys, its screen, the words that `list` shows.
 """
 
 import contextlib
 import json
-import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bullpen.engines import get_engine
 from tests.commands import Ran
-from tests.engines.cli import Claude, StandIn
-from tests.engines.fake_anthropic import FakeAnthropic
+from tests.engines.cli import GEMINI_MODEL
+from tests.engines.programs import Program, install, made_program
 from tests.hub.pen import Pen, made_pen
-from tests.waiting import wait_until
+from tests.waiting import quiet_for, wait_until
 
 SECONDS = 90.0
 
@@ -29,6 +31,10 @@ class Agent:
     def __init__(self, team: "Team", name: str) -> None:
         self.team = team
         self.name = name
+
+    @property
+    def engine(self) -> str:
+        return self.team.engine
 
     @property
     def words(self) -> str:
@@ -51,7 +57,7 @@ class Agent:
 
     def wait_said(self, text: str) -> None:
         """Until the model has said it, and the turn is over."""
-        self.wait_screen(f"● {text}")
+        self.wait_screen(f"{self.team.habits.said} {text}")
         self.wait("idle")
 
     def screen(self) -> str:
@@ -62,12 +68,28 @@ class Agent:
         self.team.pen.client().post("agents", self.name, "input", body={"text": keys})
 
     def submit(self, text: str) -> None:
-        """A prompt as a paste, and Enter, once it is ready for one."""
+        """A prompt, once it is ready for one."""
         self.wait_ready()
-        self.type(f"\x1b[200~{text}\x1b[201~\r")
+        self.team.habits.submit(self, text)
 
     def wait_ready(self) -> None:
-        self.wait_screen("\n❯")
+        self.wait_screen(self.team.habits.ready)
+
+    def enter(self, text: str, is_taken: Callable[[], bool], hint: str = "") -> None:
+        """Gemini loses what is typed in the moment after its start, and ignores an Enter that
+        comes with the text: so it is pasted until it shows, and Enter pressed until it is taken.
+        It knows its own commands only after a while, and says so with a hint."""
+        for _ in range(10):
+            self.type(f"\x1b[200~{text}\x1b[201~")
+            with contextlib.suppress(AssertionError):
+                wait_until(lambda: text in self.screen(), 3)
+                break
+        self.wait_screen(hint)
+        for _ in range(10):
+            self.type("\r")
+            with contextlib.suppress(AssertionError):
+                return wait_until(is_taken, 2)
+        raise AssertionError(f"not taken\n{self.screen()}")
 
     def answer(self, key: str) -> None:
         """Answer the dialog; for a moment after it is drawn it ignores keys."""
@@ -93,23 +115,59 @@ class Agent:
             raise AssertionError(f"not {what}\n{found}\n{self.screen()}") from error
 
 
-class Team:
-    """A home, a repository, and the program that its agents are."""
+def paste(agent: Agent, text: str) -> None:
+    """And Enter with it."""
+    agent.type(f"\x1b[200~{text}\x1b[201~\r")
 
-    def __init__(self, pen: Pen, claude: Claude) -> None:
+
+def type_to_codex(agent: Agent, text: str) -> None:
+    codex = get_engine("codex")
+    quiet_for(2 * codex.typing_seconds)  # it ends a turn a while after it has said so
+    agent.type(b"".join(codex.typed(text)).decode())
+
+
+def type_to_gemini(agent: Agent, text: str) -> None:
+    before = agent.hooks().count("BeforeAgent")
+    agent.enter(text, lambda: agent.hooks().count("BeforeAgent") > before)
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What differs between engines for somebody at the terminal."""
+
+    engine: str
+    said: str  # stands before what the model says
+    ready: str  # is on the screen when it waits for a prompt
+    submit: Callable[[Agent, str], None]
+    role: dict[str, Any] = field(default_factory=dict)  # what its roles need
+
+
+CLAUDE = Habits("claude", "●", "\n❯", paste)
+CODEX = Habits("codex", "•", "Ask Codex", type_to_codex, {"agent_type": "codex"})
+GEMINI = Habits(
+    "gemini",
+    "✦",
+    "Type your message",
+    type_to_gemini,
+    {"agent_type": "gemini", "model": GEMINI_MODEL},
+)
+HABITS = {"standin": CLAUDE, "real": CLAUDE, "codex": CODEX, "gemini": GEMINI}
+
+
+class Team:
+    """A home, a working directory, and the program that its agents are, in `claude` whatever it
+    is."""
+
+    def __init__(self, pen: Pen, program: Program, habits: Habits = CLAUDE) -> None:
         self.pen = pen
-        self.claude = claude
-        pen.env |= claude.env | {
-            "HOME": pen.env["HOME"],
-            "BULLPEN_CLAUDE_BIN": str(claude.program),
-            "PATH": os.environ["PATH"],
-        }
+        self.claude = program
+        self.habits = habits
+        self.engine = habits.engine
+        install(pen, habits.engine, program)
         self.role("worker")
 
     def role(self, name: str, **fields: Any) -> None:
-        """A role file. (YAML is a superset of JSON.)"""
-        path = self.pen.root / "roles" / f"{name}.yaml"
-        path.write_text(json.dumps({"name": name, **fields}))
+        self.pen.role(name, **{**self.habits.role, **fields})
 
     def run(self, role: str = "worker", name: str = "amy", **fields: Any) -> Agent:
         self.pen.run(role=role, name=name, words=[], cwd=str(self.claude.work), **fields)
@@ -121,10 +179,6 @@ class Team:
 
 @contextlib.contextmanager
 def made_team(tmp_path: Path, kind: str) -> Iterator[Team]:
-    with contextlib.ExitStack() as stack:
-        model = stack.enter_context(FakeAnthropic()) if kind == "real" else None
-        claude = Claude(tmp_path, model) if model else StandIn(tmp_path)
-        # What makes a start free of dialogs is Bullpen's to write.
-        (claude.config / ".claude.json").unlink()
-        (claude.config / "settings.json").unlink()
-        yield Team(stack.enter_context(made_pen()), claude)
+    """Of "standin", "real" (Claude Code), "codex" or "gemini"."""
+    with made_program(tmp_path, kind) as program, made_pen() as pen:
+        yield Team(pen, program, HABITS[kind])

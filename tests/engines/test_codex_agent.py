@@ -18,7 +18,10 @@ from bullpen.engines.lines import Begun, Outcome, Said, Used
 from bullpen.errors import BullpenError
 from bullpen.model.role import Role
 from bullpen.model.state import Idle, Working
-from tests.engines.other_team import Headless, OtherTeam, TitledOpenAI, Tools, made_other_team
+from tests.engines.headless import Headless
+from tests.engines.programs import TitledOpenAI
+from tests.engines.team import Team, made_team
+from tests.engines.tools import Tools
 from tests.engines.tracing import contacted, strace
 from tests.waiting import wait_until
 
@@ -29,8 +32,8 @@ WAITING = '[[tool exec_command {"cmd":"until test -e go; do sleep 0.05; done"} ;
 
 
 @pytest.fixture
-def team(tmp_path: Path) -> Iterator[OtherTeam]:
-    with made_other_team(tmp_path, "codex") as made:
+def team(tmp_path: Path) -> Iterator[Team]:
+    with made_team(tmp_path, "codex") as made:
         yield made
 
 
@@ -40,7 +43,7 @@ def headless(tmp_path: Path) -> Iterator[Headless]:
         yield Headless(tmp_path, "codex", model)
 
 
-def test_e7_starts_without_a_dialog_and_works_through_a_turn(team: OtherTeam) -> None:
+def test_e7_starts_without_a_dialog_and_works_through_a_turn(team: Team) -> None:
     amy = team.run()
     amy.wait_ready()
     assert amy.words == SILENT
@@ -54,7 +57,7 @@ def test_e7_starts_without_a_dialog_and_works_through_a_turn(team: OtherTeam) ->
 
 
 def test_e7_a_prompt_of_several_lines_that_begins_with_a_dash_is_one_prompt(
-    team: OtherTeam,
+    team: Team,
 ) -> None:
     amy = team.run(prompt="--model x\nsecond line [[say taken as it is]]")
     amy.wait_said("taken as it is")
@@ -63,7 +66,7 @@ def test_e7_a_prompt_of_several_lines_that_begins_with_a_dash_is_one_prompt(
     assert "third line\\nfourth line" in json.dumps(team.claude.model.turns[-1].body)
 
 
-def test_e7_restart_goes_on_with_the_conversation(team: OtherTeam) -> None:
+def test_e7_restart_goes_on_with_the_conversation(team: Team) -> None:
     amy = team.run(prompt="Remember the word heron. [[say noted]]")
     amy.wait_said("noted")
     before = amy.conversation
@@ -76,14 +79,14 @@ def test_e7_restart_goes_on_with_the_conversation(team: OtherTeam) -> None:
     assert "heron" in json.dumps(team.claude.model.turns[-1].body)
 
 
-def test_s1_a_tool_shows_while_it_runs(team: OtherTeam) -> None:
+def test_s1_a_tool_shows_while_it_runs(team: Team) -> None:
     amy = team.run(prompt=WAITING)
     amy.wait("working (Bash)")
     (team.claude.work / "go").touch()
     amy.wait_said("gone on")
 
 
-def test_s1_an_interrupt_is_told(team: OtherTeam) -> None:
+def test_s1_an_interrupt_is_told(team: Team) -> None:
     amy = team.run(prompt="[[hold a ; say never]]")
     amy.wait("working (thinking)")
     team.claude.model.wait_held("a")
@@ -94,7 +97,7 @@ def test_s1_an_interrupt_is_told(team: OtherTeam) -> None:
     amy.wait_said("after it")
 
 
-def test_q3_what_needs_a_person_waits_in_the_inbox(team: OtherTeam) -> None:
+def test_q3_what_needs_a_person_waits_in_the_inbox(team: Team) -> None:
     team.role("worker", settings={"sandbox_mode": "read-only"})
     made = team.claude.work / "made"
     amy = team.run(prompt=f'[[tool exec_command {{"cmd":"touch made",{ESCALATED}}} ; say done]]')
@@ -106,7 +109,7 @@ def test_q3_what_needs_a_person_waits_in_the_inbox(team: OtherTeam) -> None:
     assert made.exists()
 
 
-def test_q3_a_refusal_from_the_inbox_reaches_the_model(team: OtherTeam) -> None:
+def test_q3_a_refusal_from_the_inbox_reaches_the_model(team: Team) -> None:
     team.role("worker", settings={"sandbox_mode": "read-only"})
     amy = team.run(prompt=f'[[tool exec_command {{"cmd":"touch made",{ESCALATED}}} ; say done]]')
     amy.wait("blocked (permission: Bash)")
@@ -117,7 +120,7 @@ def test_q3_a_refusal_from_the_inbox_reaches_the_model(team: OtherTeam) -> None:
     assert "herons nest here" in json.dumps(team.claude.model.turns[-1].body)
 
 
-def test_r1_what_a_role_says_reaches_the_model(team: OtherTeam, tmp_path: Path) -> None:
+def test_r1_what_a_role_says_reaches_the_model(team: Team, tmp_path: Path) -> None:
     mark = tmp_path / "hooked"
     team.role(
         "worker",
@@ -144,7 +147,7 @@ def test_r1_what_a_role_says_reaches_the_model(team: OtherTeam, tmp_path: Path) 
     wait_until(lambda: amy.hooks().count("PreToolUse") == 2)  # ours go on beside the role's
 
 
-def test_e7_a_repositorys_own_settings_are_used_only_if_it_is_trusted(team: OtherTeam) -> None:
+def test_e7_a_repositorys_own_settings_are_used_only_if_it_is_trusted(team: Team) -> None:
     directory = team.claude.work / ".codex"
     directory.mkdir()
     team.run(name="bob")  # an empty one says nothing: Codex's own sandbox makes some
@@ -158,7 +161,7 @@ def test_e7_a_repositorys_own_settings_are_used_only_if_it_is_trusted(team: Othe
     assert team.claude.model.turns[-1].body["model"] == "planted"
 
 
-def test_e7_starts_in_a_worktree_without_a_dialog(team: OtherTeam) -> None:
+def test_e7_starts_in_a_worktree_without_a_dialog(team: Team) -> None:
     work = team.claude.work
     for words in (
         ["init", "-q", "-b", "main"],
@@ -172,7 +175,7 @@ def test_e7_starts_in_a_worktree_without_a_dialog(team: OtherTeam) -> None:
 
 
 def test_e7_a_login_is_taken_over_as_a_link_and_a_session_survives_a_restart(
-    team: OtherTeam,
+    team: Team,
 ) -> None:
     login = team.claude.config / "auth.json"
     login.write_text(json.dumps({"OPENAI_API_KEY": "sk-of-the-person"}))
@@ -187,7 +190,7 @@ def test_e7_a_login_is_taken_over_as_a_link_and_a_session_survives_a_restart(
     assert json.loads(login.read_text())["OPENAI_API_KEY"] == "sk-of-the-person"
 
 
-def test_e7_a_key_in_the_environment_is_login_enough(team: OtherTeam) -> None:
+def test_e7_a_key_in_the_environment_is_login_enough(team: Team) -> None:
     """By itself Codex takes no notice of it in a terminal, and asks how to sign in."""
     url = f"{team.claude.model.url}/v1"
     (team.claude.config / "config.toml").write_text(f'openai_base_url = "{url}"\n')
@@ -199,7 +202,7 @@ def test_e7_a_key_in_the_environment_is_login_enough(team: OtherTeam) -> None:
     amy.wait_said("hi")
 
 
-def test_s1_a_turn_that_failed_is_not_told_by_any_hook(team: OtherTeam) -> None:
+def test_s1_a_turn_that_failed_is_not_told_by_any_hook(team: Team) -> None:
     """A known gap, in `lacks`: this fails when a version begins to tell."""
     amy = team.run(prompt="[[status 401]]")
     amy.wait_screen("401 Unauthorized")
@@ -211,7 +214,7 @@ def test_s1_a_turn_that_failed_is_not_told_by_any_hook(team: OtherTeam) -> None:
     assert amy.hooks() == ["SessionStart", "UserPromptSubmit", "UserPromptSubmit", "Stop"]
 
 
-def test_o1_what_it_reports_is_what_the_model_counted(team: OtherTeam) -> None:
+def test_o1_what_it_reports_is_what_the_model_counted(team: Team) -> None:
     amy = team.run(prompt='[[tool exec_command {"cmd":"sleep 0.5"} ; say done]]')
     amy.wait_said("done")
     model = team.claude.model
@@ -233,14 +236,14 @@ def test_o1_what_it_reports_is_what_the_model_counted(team: OtherTeam) -> None:
     ) == model.usage  # what it sends at its end adds nothing
 
 
-def test_k_stop_ends_it(team: OtherTeam) -> None:
+def test_k_stop_ends_it(team: Team) -> None:
     amy = team.run(prompt="[[say hi]]")
     amy.wait_said("hi")
     assert team.pen.stop("amy", 10)["words"].startswith("exited")
 
 
 def test_e6_nothing_but_loopback_is_contacted(
-    team: OtherTeam,
+    team: Team,
     traced: Path,
     tmp_path: Path,
 ) -> None:

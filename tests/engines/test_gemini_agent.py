@@ -17,7 +17,9 @@ from bullpen.errors import BullpenError
 from bullpen.model.role import Role
 from bullpen.model.state import Blocked, Idle, Working
 from tests.engines.fake_gemini import FakeGemini
-from tests.engines.other_team import Headless, OtherTeam, Tools, made_other_team
+from tests.engines.headless import Headless
+from tests.engines.team import Team, made_team
+from tests.engines.tools import Tools
 from tests.engines.tracing import contacted, strace
 from tests.waiting import wait_until
 
@@ -27,8 +29,8 @@ WAITING = '{"command":"sh wait.sh"}'
 
 
 @pytest.fixture
-def team(tmp_path: Path) -> Iterator[OtherTeam]:
-    with made_other_team(tmp_path, "gemini") as made:
+def team(tmp_path: Path) -> Iterator[Team]:
+    with made_team(tmp_path, "gemini") as made:
         yield made
 
 
@@ -38,7 +40,7 @@ def headless(tmp_path: Path) -> Iterator[Headless]:
         yield Headless(tmp_path, "gemini", model)
 
 
-def test_e7_starts_without_a_dialog_and_works_through_a_turn(team: OtherTeam) -> None:
+def test_e7_starts_without_a_dialog_and_works_through_a_turn(team: Team) -> None:
     amy = team.run()
     amy.wait("idle")
     amy.submit("[[hold a ; say hello there]]")
@@ -50,7 +52,7 @@ def test_e7_starts_without_a_dialog_and_works_through_a_turn(team: OtherTeam) ->
 
 
 def test_e7_a_prompt_that_begins_with_a_dash_is_a_prompt_and_a_restart_goes_on(
-    team: OtherTeam,
+    team: Team,
 ) -> None:
     amy = team.run(prompt="--model heron\nsecond line [[say noted]]")
     amy.wait_said("noted")
@@ -66,7 +68,7 @@ def test_e7_a_prompt_that_begins_with_a_dash_is_a_prompt_and_a_restart_goes_on(
 
 
 def test_s1_a_permission_blocks_and_an_interrupt_and_an_error_end_the_turn(
-    team: OtherTeam,
+    team: Team,
 ) -> None:
     amy = team.run(prompt=TOUCH)
     amy.wait("blocked (permission: run_shell_command)")
@@ -84,7 +86,7 @@ def test_s1_a_permission_blocks_and_an_interrupt_and_an_error_end_the_turn(
     amy.wait("idle")
 
 
-def test_s1_a_refusal_in_its_dialog_is_not_told_by_any_hook(team: OtherTeam) -> None:
+def test_s1_a_refusal_in_its_dialog_is_not_told_by_any_hook(team: Team) -> None:
     """A known gap, in `lacks`: this fails when a version begins to tell."""
     amy = team.run(prompt=TOUCH)
     amy.wait("blocked (permission: run_shell_command)")
@@ -97,7 +99,7 @@ def test_s1_a_refusal_in_its_dialog_is_not_told_by_any_hook(team: OtherTeam) -> 
     amy.wait_said("after it")
 
 
-def test_r1_what_a_role_says_reaches_the_model(team: OtherTeam, tmp_path: Path) -> None:
+def test_r1_what_a_role_says_reaches_the_model(team: Team, tmp_path: Path) -> None:
     mark = tmp_path / "hooked"
     team.role(
         "worker",
@@ -140,7 +142,7 @@ def test_r1_what_a_role_says_reaches_the_model(team: OtherTeam, tmp_path: Path) 
 
 
 def test_e7_a_repositorys_own_settings_are_used_only_if_it_is_trusted(
-    team: OtherTeam, tmp_path: Path
+    team: Team, tmp_path: Path
 ) -> None:
     mark = tmp_path / "planted"
     directory = team.claude.work / ".gemini"
@@ -157,7 +159,7 @@ def test_e7_a_repositorys_own_settings_are_used_only_if_it_is_trusted(
     wait_until(lambda: "AfterAgent" in amy.hooks())
 
 
-def test_e7_clear_begins_a_conversation_which_is_followed(team: OtherTeam) -> None:
+def test_e7_clear_begins_a_conversation_which_is_followed(team: Team) -> None:
     amy = team.run(prompt="The word is heron. [[say noted]]")
     amy.wait_said("noted")
     before = amy.conversation
@@ -165,7 +167,7 @@ def test_e7_clear_begins_a_conversation_which_is_followed(team: OtherTeam) -> No
     amy.enter("/clear", lambda: amy.conversation != before, hint="Clear the screen")
 
 
-def test_o1_what_it_reports_is_what_the_model_counted(team: OtherTeam) -> None:
+def test_o1_what_it_reports_is_what_the_model_counted(team: Team) -> None:
     team.role("worker", permissions={"allow": ["Bash(sleep:*)"]})
     amy = team.run(prompt='[[tool run_shell_command {"command":"sleep 0.5"} ; say done]]')
     amy.wait_said("done")
@@ -188,7 +190,7 @@ def test_o1_what_it_reports_is_what_the_model_counted(team: OtherTeam) -> None:
     ) == model.usage  # what it sends at its end adds nothing
 
 
-def test_k_stop_ends_it_with_its_own_farewell(team: OtherTeam) -> None:
+def test_k_stop_ends_it_with_its_own_farewell(team: Team) -> None:
     amy = team.run()
     amy.wait("idle")
     assert team.pen.stop("amy", 15)["words"] == "exited (0)"
@@ -196,7 +198,7 @@ def test_k_stop_ends_it_with_its_own_farewell(team: OtherTeam) -> None:
 
 
 def test_e6_nothing_but_loopback_is_contacted(
-    team: OtherTeam,
+    team: Team,
     traced: Path,
     tmp_path: Path,
 ) -> None:

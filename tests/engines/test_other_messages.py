@@ -12,7 +12,7 @@ import pytest
 from bullpen.engines import get_engine
 from bullpen.model.agent import Agent as Record
 from tests.engines.inbox import inbox, send, wait_delivered
-from tests.engines.other_team import OtherAgent, OtherTeam, made_other_team
+from tests.engines.team import Agent, Team, made_team
 from tests.waiting import quiet_for, wait_until
 
 ECHO = {
@@ -31,23 +31,23 @@ ASKED = {
 
 
 @pytest.fixture(params=["codex", "gemini"])
-def team(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[OtherTeam]:
-    with made_other_team(tmp_path, request.param) as made:
+def team(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Team]:
+    with made_team(tmp_path, request.param) as made:
         yield made
 
 
-def started(team: OtherTeam, script: str = "say ready") -> OtherAgent:
+def started(team: Team, script: str = "say ready") -> Agent:
     """With a first prompt: Codex says nothing before it."""
     return team.run(prompt=f"[[{script}]]")
 
 
-def ready(team: OtherTeam) -> OtherAgent:
+def ready(team: Team) -> Agent:
     amy = started(team)
     amy.wait_said("ready")
     return amy
 
 
-def press_enter(amy: OtherAgent) -> None:
+def press_enter(amy: Agent) -> None:
     """As a person does: Gemini CLI makes a line break of one that it reads with the text, and one
     that comes just after that is on the screen may submit what was there before."""
     quiet_for(0.5)
@@ -60,17 +60,17 @@ def press_enter(amy: OtherAgent) -> None:
     raise AssertionError(f"not taken\n{amy.screen()}")
 
 
-def told(team: OtherTeam) -> list[str]:
+def told(team: Team) -> list[str]:
     """What the model was told as prompts, from first to last."""
     body = team.claude.model.turns[-1].body
     return [entry.text for entry in team.claude.model.read(body) if entry.who == "user"]
 
 
-def whole(team: OtherTeam) -> str:
+def whole(team: Team) -> str:
     return json.dumps(team.claude.model.turns[-1].body, ensure_ascii=False)
 
 
-def test_g3_an_idle_agent_gets_it_at_once(team: OtherTeam) -> None:
+def test_g3_an_idle_agent_gets_it_at_once(team: Team) -> None:
     amy = ready(team)
     sent = send(team, "amy", "[[say hello back]]")
     amy.wait_said("hello back")
@@ -78,7 +78,7 @@ def test_g3_an_idle_agent_gets_it_at_once(team: OtherTeam) -> None:
     assert told(team)[-1] == f"[message from root · {sent['id']}]\n[[say hello back]]"
 
 
-def test_g3_sent_while_it_starts_it_arrives(team: OtherTeam) -> None:
+def test_g3_sent_while_it_starts_it_arrives(team: Team) -> None:
     amy = team.run()
     sent = send(team, "amy", "[[say early bird]]")
     if team.engine == "codex":  # nothing tells that it waits for a prompt
@@ -91,7 +91,7 @@ def test_g3_sent_while_it_starts_it_arrives(team: OtherTeam) -> None:
     assert sum(sent["id"] in text for text in told(team)) == 1
 
 
-def test_g3_normal_waits_for_the_end_of_the_turn(team: OtherTeam) -> None:
+def test_g3_normal_waits_for_the_end_of_the_turn(team: Team) -> None:
     amy = started(team, "hold h ; say first")
     team.claude.model.wait_held("h")
     sent = send(team, "amy", "[[say second]]")
@@ -104,7 +104,7 @@ def test_g3_normal_waits_for_the_end_of_the_turn(team: OtherTeam) -> None:
     assert sum(sent["id"] in text for text in told(team)) == 1
 
 
-def test_g3_urgent_goes_in_at_the_next_tool(team: OtherTeam) -> None:
+def test_g3_urgent_goes_in_at_the_next_tool(team: Team) -> None:
     team.role("worker", permissions={"allow": ["Bash(echo:*)"]})
     amy = started(team, f"hold h ; {ECHO[team.engine]} ; hold i ; say done")
     team.claude.model.wait_held("h")
@@ -120,7 +120,7 @@ def test_g3_urgent_goes_in_at_the_next_tool(team: OtherTeam) -> None:
     assert whole(team).count(sent["id"]) == 1
 
 
-def test_g3_a_dialog_is_not_answered(team: OtherTeam) -> None:
+def test_g3_a_dialog_is_not_answered(team: Team) -> None:
     if team.engine == "codex":
         team.role("worker", settings={"sandbox_mode": "read-only"})
     amy = started(team, f"{TOUCH[team.engine]} ; say done")
@@ -149,7 +149,7 @@ def test_g3_a_dialog_is_not_answered(team: OtherTeam) -> None:
         assert whole(team).count(message["id"]) == 1
 
 
-def test_g3_half_a_line_is_not_lost(team: OtherTeam) -> None:
+def test_g3_half_a_line_is_not_lost(team: Team) -> None:
     amy = ready(team)
     amy.type("half a line")
     amy.wait_screen("half a line")
@@ -169,7 +169,7 @@ def test_g3_half_a_line_is_not_lost(team: OtherTeam) -> None:
     assert given.partition("\n")[0] == f"[message from root · {sent['id']}]"
 
 
-def test_g2_hub_killed_after_the_hand_over(team: OtherTeam) -> None:
+def test_g2_hub_killed_after_the_hand_over(team: Team) -> None:
     amy = ready(team)
     sent = send(team, "amy", "[[hold h ; say through it all]]")
     team.claude.model.wait_held("h")
@@ -181,7 +181,7 @@ def test_g2_hub_killed_after_the_hand_over(team: OtherTeam) -> None:
     assert sum(sent["id"] in text for text in told(team)) == 1
 
 
-def test_g2_ten_in_a_row_arrive_in_order_each_once(team: OtherTeam) -> None:
+def test_g2_ten_in_a_row_arrive_in_order_each_once(team: Team) -> None:
     amy = ready(team)
     for number in range(10):
         send(team, "amy", f"number {number} of many")
@@ -193,7 +193,7 @@ def test_g2_ten_in_a_row_arrive_in_order_each_once(team: OtherTeam) -> None:
     assert all(found.count(f"number {number} of many") == 1 for number in range(10))
 
 
-def test_g2_what_an_earlier_try_left_in_its_prompt_is_taken_away(team: OtherTeam) -> None:
+def test_g2_what_an_earlier_try_left_in_its_prompt_is_taken_away(team: Team) -> None:
     """Enter may get lost; then all is typed once more."""
     amy = ready(team)
     before = len(team.claude.model.turns)
@@ -236,7 +236,7 @@ ODD = [
 AT_THE_END = ["see @wor", "ask $fo", "back\\", "@/etc/passwd"]
 
 
-def test_g1_what_is_in_it_is_text_and_no_key(team: OtherTeam) -> None:
+def test_g1_what_is_in_it_is_text_and_no_key(team: Team) -> None:
     (team.claude.work / "word.txt").write_text("of the word file")
     amy = started(team, "hold h ; say ready")
     team.claude.model.wait_held("h")

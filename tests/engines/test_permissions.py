@@ -19,6 +19,7 @@ from bullpen.terminal.screen import Screen
 from tests.engines.cli import Claude, user_line
 from tests.engines.fake_anthropic import FakeAnthropic
 from tests.engines.fake_model import Entry
+from tests.engines.programs import bare_claude
 from tests.engines.team import Agent, Team
 from tests.hub.asking import ROOT
 from tests.hub.pen import Pen, made_pen
@@ -305,9 +306,7 @@ class Judging(FakeAnthropic):
 @pytest.fixture
 def judged(tmp_path: Path) -> Iterator[Team]:
     with Judging() as model, made_pen() as pen:
-        claude = Claude(tmp_path, model)
-        (claude.config / ".claude.json").unlink()
-        (claude.config / "settings.json").unlink()
+        claude = bare_claude(Claude(tmp_path, model))
         made = Team(pen, claude)
         instructions = {"instructions": "ALLOW: touch in the working directory. DENY: the rest."}
         made.role("worker", permissions={"agent": instructions})

@@ -19,6 +19,7 @@ from bullpen.hub.parking import GO_ON
 from tests.engines.cli import KEY, Claude
 from tests.engines.fake_anthropic import FakeAnthropic, Writer
 from tests.engines.fake_model import Asked, Wire
+from tests.engines.programs import bare_claude
 from tests.engines.team import Agent, Team, made_team
 from tests.hub.pen import made_pen
 from tests.processes import kill
@@ -143,7 +144,7 @@ class HookServer:
 
 def test_o2_the_program_obeys_the_answer_to_a_tool(tmp_path: Path) -> None:
     with FakeAnthropic() as model, HookServer("PreToolUse") as settings:
-        claude = Claude(tmp_path, model)
+        claude = bare_claude(Claude(tmp_path, model))
         claude.settings(**settings, permissions=ALLOWED)
         ran = claude.run_headless('[[tool Bash {"command":"touch made"} ; say so be it]]')
         assert not (claude.work / "made").exists()
@@ -153,7 +154,7 @@ def test_o2_the_program_obeys_the_answer_to_a_tool(tmp_path: Path) -> None:
 
 def test_o2_the_program_obeys_the_answer_to_a_prompt(tmp_path: Path) -> None:
     with FakeAnthropic() as model, HookServer("UserPromptSubmit") as settings:
-        claude = Claude(tmp_path, model)
+        claude = bare_claude(Claude(tmp_path, model))
         claude.settings(**settings)
         ran = claude.run_headless("[[say never]]")
         assert model.turns == []
@@ -262,11 +263,9 @@ class LimitedAccount(FakeAnthropic):
 def limited(tmp_path: Path) -> Iterator[Team]:
     """A team with a subscription."""
     with LimitedAccount() as model, made_pen() as pen:
-        claude = Claude(tmp_path, model)
+        claude = bare_claude(Claude(tmp_path, model))
         del claude.env["ANTHROPIC_API_KEY"]
         claude.env["CLAUDE_CODE_OAUTH_TOKEN"] = f"sk-ant-oat01-{KEY}"
-        (claude.config / ".claude.json").unlink()
-        (claude.config / "settings.json").unlink()
         yield Team(pen, claude)
 
 

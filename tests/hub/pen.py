@@ -56,6 +56,7 @@ class Pen:
         if "PYTHONPATH" in os.environ:
             self.env["PYTHONPATH"] = os.environ["PYTHONPATH"]
         self.clients: list[Client] = []
+        self.ports = contextlib.ExitStack()
 
     # ── the hub ──
 
@@ -118,7 +119,16 @@ class Pen:
         answer = wire.request(path, method, target, headers, data, 60.0)
         return answer.status, json.loads(answer.body or b"{}")
 
+    def free_port(self) -> int:
+        """Nobody else's as long as this home is there."""
+        return self.ports.enter_context(reserved_port())
+
     # ── agents ──
+
+    def role(self, name: str, **fields: Any) -> None:
+        """A role file. (YAML is a superset of JSON.)"""
+        path = self.root / "roles" / f"{name}.yaml"
+        path.write_text(json.dumps({"name": name, **fields}))
 
     def launch(self, *words: str, **fields: Any) -> dict[str, Any]:
         """The body of a start."""
@@ -283,6 +293,7 @@ def made_pen(root: Path | None = None, *, with_port: bool = True) -> Iterator[Pe
         stack.callback(shutil.rmtree, base, ignore_errors=True)
         port = stack.enter_context(reserved_port()) if with_port else None
         pen = Pen(root or base / "h", person, port)
+        stack.enter_context(pen.ports)
         stack.callback(limits.sweep, pen.root, ())  # of agents that ran to the end
         stack.callback(pen.close)
         yield pen

@@ -5,26 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.team import made_team
-from tests.tasks.desk import Desk
+from tests.tasks.desk import Desk, made_desk
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     """Of the stand-in: fast."""
-    with made_team(tmp_path, "standin") as team:
-        yield Desk(team)
+    with made_desk(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
 def real(tmp_path: Path) -> Iterator[Desk]:
     """Of the real Claude Code."""
-    with made_team(tmp_path, "real") as team:
-        yield Desk(team)
+    with made_desk(tmp_path, "real") as made:
+        yield made
 
 
 @pytest.fixture(params=["standin", "real"])
 def any_desk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
     """Of the one, then of the other."""
-    with made_team(tmp_path, request.param) as team:
-        yield Desk(team)
+    with made_desk(tmp_path, request.param) as made:
+        yield made

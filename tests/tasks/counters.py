@@ -1,4 +1,4 @@
-"""A team of counting programs that take tasks: what their journal and the database say of them."""
+"""A desk of counting programs that take tasks: what their journal and the database say of them."""
 
 import contextlib
 import json
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from bullpen.errors import BullpenError, Kind
-from tests.engines.team import Team
 from tests.processes import alive, children_of, kill
 from tests.tasks.counting import PROMPT, Journal
 from tests.tasks.desk import ROOT, Desk
@@ -21,11 +20,12 @@ LOOK_SECONDS = 0.1
 NOT_DRIVEN = "a task could not be driven"
 
 
-class Counting(Desk):
-    """A desk whose agents are the counting program."""
+class Counting:
+    """A desk whose agents are the counting program, and its journal."""
 
-    def __init__(self, team: Team, directory: Path) -> None:
-        super().__init__(team)
+    def __init__(self, desk: Desk, directory: Path) -> None:
+        self.desk = desk
+        self.pen = desk.pen
         self.journal = Journal(directory / "journal")
         self.failed = 0  # drivers, as far as they were looked at
         self.killed: set[str] = set()  # what a test killed leaves its locks behind
@@ -36,10 +36,9 @@ class Counting(Desk):
         """An agent; a config directory of its own, so that none waits for another's lock."""
         box = {"enabled": walls, "read_write_paths": [str(self.journal.directory)]}
         box["read_only_paths"] = [str(ROOT), str(self.journal.directory.parent)]
-        self.team.role(role, sandbox=box, claude_config_dir="session")
-        (self.pen.root / "agents" / f"{name}.yaml").write_text(json.dumps({"role": role, **file}))
-        body = {"kind": "headless", "name": name, "cwd": "/", "env": self.pen.env}
-        self.pen.client().post("agents", body=body)
+        self.desk.role(role, sandbox=box, claude_config_dir="session")
+        self.desk.write_file(name, role=role, **file)
+        self.pen.client().post("agents", body=self.desk.launch_body(name))
         return name
 
     def finals(self) -> Counter[str]:
@@ -61,7 +60,7 @@ class Counting(Desk):
 
     def kill_holder(self, task: str, run: int) -> None:
         """Of that run, with -9; its program goes with it."""
-        found = self.task(task)
+        found = self.desk.task(task)
         name = PROMPT.findall(found["prompt"])[-1][0]
         self.kill_holder_of(found["agent"], task, run, name)
 
@@ -84,7 +83,7 @@ class Counting(Desk):
         wait_until(lambda: self.pen.client().get("tasks")["tasks"] == [])
         for name, agent in self.pen.agents().items():
             if agent["running"]:
-                self.wait_ready(name)
+                self.desk.wait_ready(name)
         failed = self.pen.logged(NOT_DRIVEN)
         new, self.failed = failed[self.failed :], len(failed)
         assert new == []

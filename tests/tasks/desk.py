@@ -1,18 +1,23 @@
-"""A team whose agents take tasks, and the tasks as a caller of the API sees them.
+"""A home whose agents take tasks, and the tasks as a caller of the API sees them.
 
 desk.agent("amy")                        # started, ready; behind walls unless told otherwise
 task = desk.give("amy", "[[say hi]]")
 assert desk.over(task)["output"] == "hi"
 """
 
+import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bullpen.errors import BullpenError
-from tests.engines.team import Team
+from tests.commands import Ran
+from tests.engines.cli import Claude
+from tests.engines.programs import install, made_claude
+from tests.hub.pen import Pen, made_pen
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -22,9 +27,27 @@ SECONDS = 60.0
 class Desk:
     """See the module."""
 
-    def __init__(self, team: Team) -> None:
-        self.team = team
-        self.pen = team.pen
+    def __init__(self, pen: Pen, claude: Claude) -> None:
+        self.pen = pen
+        self.claude = claude
+        install(pen, "claude", claude)
+
+    @property
+    def token(self) -> str:
+        """The owner's."""
+        return (self.pen.home.credentials / "api-token").read_text().strip()
+
+    def cli(self, *words: str, **env: str) -> Ran:
+        return self.pen.cli(*words, cwd=self.claude.work, **env)
+
+    def role(self, name: str, **fields: Any) -> None:
+        self.pen.role(name, **fields)
+
+    def write_file(self, name: str, **fields: Any) -> Path:
+        """An agent's file, without a start; its role is of the same name unless told otherwise."""
+        path = self.pen.root / "agents" / f"{name}.yaml"
+        path.write_text(json.dumps({"role": name, **fields}))
+        return path
 
     def agent(
         self,
@@ -38,17 +61,22 @@ class Desk:
         fields = dict(role or {})
         box = {"enabled": walls, **fields.pop("sandbox", {})}
         # The stand-in and its Python are installed where the tests are.
-        box.setdefault("read_only_paths", [str(ROOT), str(self.team.claude.program.parent)])
-        self.team.role(name, **{"sandbox": box, **fields})
-        path = self.pen.root / "agents" / f"{name}.yaml"
-        path.write_text(json.dumps({"role": name, **file}))
+        box.setdefault("read_only_paths", [str(ROOT), str(self.claude.program.parent)])
+        self.role(name, **{"sandbox": box, **fields})
+        self.write_file(name, **file)
         self.start(name)
         return name
 
     def start(self, name: str) -> None:
-        body = {"kind": "headless", "name": name, "cwd": "/", "env": self.pen.env}
-        self.pen.client().post("agents", body=body)
+        self.pen.client().post("agents", body=self.launch_body(name))
         self.wait_ready(name)
+
+    def launch(self, name: str, **fields: Any) -> tuple[int, dict[str, Any]]:
+        """A start, tried once and not waited for: status and JSON."""
+        return self.ask("POST", "/agents", self.launch_body(name, **fields))
+
+    def launch_body(self, name: str, **fields: Any) -> dict[str, Any]:
+        return {"kind": "headless", "name": name, "cwd": "/", "env": self.pen.env, **fields}
 
     def wait_ready(self, name: str) -> None:
         wait_until(lambda: self.status(name)["state"] != "starting", SECONDS)
@@ -150,6 +178,13 @@ class Desk:
         """The states it went through, as the event log has them."""
         events = self.pen.events("", "task.state")
         return [event["state"] for event in events if event["task"] == id]
+
+
+@contextlib.contextmanager
+def made_desk(root: Path, kind: str = "standin") -> Iterator[Desk]:
+    """Of the stand-in, which is fast, or of the "real" Claude Code."""
+    with made_claude(root, kind) as claude, made_pen() as pen:
+        yield Desk(pen, claude)
 
 
 PYTHON = os.path.realpath(sys.executable)

@@ -1,7 +1,7 @@
 """Agents that take tasks as a caller over TCP meets them: below the hub, and at their own ports.
 
-with made_office(path) as office:
-    amy = office.seat("amy")        # with a port of its own
+with made_office(path) as desk:
+    amy = seat(desk, "amy")        # with a port of its own
     amy.at_port.ask("GET", "/status"), amy.below_hub.ask("GET", "/status")
 """
 
@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.api.http import Answer, Client, ask
-from tests.engines.cli import StandIn
-from tests.engines.team import made_team
-from tests.ports import reserved_port
-from tests.tasks.desk import SECONDS, Desk
+from tests.tasks.desk import SECONDS, Desk, made_desk
 from tests.waiting import wait_until
 
 OVER = ("completed", "failed", "cancelled")
@@ -84,56 +81,32 @@ class Seated:
     at_port: Side
 
 
-class Office(Desk):
-    """A desk whose agents have ports."""
+def seat(desk: Desk, name: str = "amy", **file: Any) -> Seated:
+    """An agent without walls that has a port, started."""
+    port = desk.pen.free_port()
+    desk.agent(name, **{"walls": False, "role": FREE, "port": port, **file})
+    return seated(desk, name, port)
 
-    def __init__(self, desk: Desk, stack: contextlib.ExitStack) -> None:
-        super().__init__(desk.team)
-        self._stack = stack
 
-    @property
-    def claude(self) -> StandIn:
-        found = self.team.claude
-        assert isinstance(found, StandIn)
-        return found
+def seated(desk: Desk, name: str, port: int) -> Seated:
+    """An agent that is there."""
+    hub = json.loads((desk.pen.root / "hub.json").read_text())["port"]
+    return Seated(name, Side(hub, f"/agents/{name}", desk.token), Side(port, "", desk.token))
 
-    @property
-    def token(self) -> str:
-        return (self.pen.home.credentials / "api-token").read_text().strip()
 
-    def free_port(self) -> int:
-        """Nobody else's until the end."""
-        return self._stack.enter_context(reserved_port())
-
-    def seat(self, name: str = "amy", **file: Any) -> Seated:
-        port = self.free_port()
-        self.agent(name, **{"walls": False, "role": FREE, "port": port, **file})
-        return self.seated(name, port)
-
-    def seated(self, name: str, port: int) -> Seated:
-        hub = json.loads((self.pen.root / "hub.json").read_text())["port"]
-        return Seated(name, Side(hub, f"/agents/{name}", self.token), Side(port, "", self.token))
-
-    def write_file(self, name: str, **fields: Any) -> Path:
-        """An agent's file and a role, without a start."""
-        self.team.role(name, sandbox={"enabled": False}, **FREE)
-        path = self.pen.root / "agents" / f"{name}.yaml"
-        path.write_text(json.dumps({"role": name, **fields}))
-        return path
-
-    def launch(self, name: str, **fields: Any) -> tuple[int, dict[str, Any]]:
-        """A start, not waited for."""
-        body = {"kind": "headless", "name": name, "cwd": "/", "env": self.pen.env, **fields}
-        return self.ask("POST", "/agents", body)
+def write_free(desk: Desk, name: str, **fields: Any) -> Path:
+    """An agent's file and its role, which is without walls, and no start."""
+    desk.role(name, sandbox={"enabled": False}, **FREE)
+    return desk.write_file(name, **fields)
 
 
 @contextlib.contextmanager
-def made_office(root: Path) -> Iterator[Office]:
-    with contextlib.ExitStack() as stack:
-        team = stack.enter_context(made_team(root, "standin"))
-        team.pen.start()
-        yield Office(Desk(team), stack)
+def made_office(root: Path) -> Iterator[Desk]:
+    """A desk of the stand-in whose hub runs."""
+    with made_desk(root) as desk:
+        desk.pen.start()
+        yield desk
 
 
-def running(office: Office, name: str) -> bool:
-    return bool(office.pen.agents()[name]["running"])
+def running(desk: Desk, name: str) -> bool:
+    return bool(desk.pen.agents()[name]["running"])

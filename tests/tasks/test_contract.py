@@ -8,7 +8,8 @@ import pytest
 
 from tests.api.agents import token_of
 from tests.api.http import HANDSHAKE, ask, raw
-from tests.tasks.office import OVER, Office, Seated, Side, made_office, running
+from tests.tasks.desk import Desk
+from tests.tasks.office import OVER, Seated, Side, made_office, running, seat, seated
 from tests.waiting import wait_until
 
 PUBLIC = {"type", "interfaces", "name", "version", "state", "uptime_seconds", "home_id"}
@@ -22,20 +23,20 @@ NO_TASK = "t-000000000000"
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     with made_office(tmp_path_factory.mktemp("office")) as made:
-        made.seat("amy")
+        seat(made, "amy")
         made.agent("bob", walls=False)
         yield made
 
 
 @pytest.fixture(scope="module")
-def amy(office: Office) -> Seated:
-    return office.seated("amy", office.status("amy")["config"]["port"])
+def amy(office: Desk) -> Seated:
+    return seated(office, "amy", office.status("amy")["config"]["port"])
 
 
 @pytest.fixture(params=["port", "hub"])
-def side(request: pytest.FixtureRequest, office: Office, amy: Seated) -> Iterator[Side]:
+def side(request: pytest.FixtureRequest, office: Desk, amy: Seated) -> Iterator[Side]:
     """Of an agent that has nothing to do."""
     yield amy.at_port if request.param == "port" else amy.below_hub
     current = office.status("amy")["current_task"]
@@ -54,7 +55,7 @@ def refused(answer: Any, status: int, error: str, *, again: bool) -> dict[str, A
 # ── status ──
 
 
-def test_c1_the_owner_sees_all_of_an_agent(side: Side, office: Office) -> None:
+def test_c1_the_owner_sees_all_of_an_agent(side: Side, office: Desk) -> None:
     answer = side.ask("GET", "/status")
     assert answer.status == 200
     found = answer.json
@@ -70,7 +71,7 @@ def test_c1_the_owner_sees_all_of_an_agent(side: Side, office: Office) -> None:
     assert [entry["message"] for entry in found["log"]][:2] == ["started", "takes tasks"]
 
 
-def test_c1_anybody_sees_only_that_it_is_there(side: Side, office: Office) -> None:
+def test_c1_anybody_sees_only_that_it_is_there(side: Side, office: Desk) -> None:
     for token in ("", token_of(office.pen.home, "bob")):
         answer = side.ask("GET", "/status", token=token)
         assert answer.status == 200
@@ -154,7 +155,7 @@ def test_t5_a_task_that_is_kept_open(side: Side) -> None:
     side.wait_state("idle")
 
 
-def test_t9_one_task_at_a_time(side: Side, office: Office, request: Any) -> None:
+def test_t9_one_task_at_a_time(side: Side, office: Desk, request: Any) -> None:
     gate = f"busy-{request.node.callspec.id}"
     id = side.give(f"look [[hold {gate} ; say done]]\n" + "very long " * 50)
     office.claude.wait_held(gate)
@@ -255,7 +256,7 @@ def test_t9_a_call_that_waits_tells_the_failure(side: Side) -> None:
 # ── config ──
 
 
-def test_c5_the_file_is_read_and_written(side: Side, office: Office) -> None:
+def test_c5_the_file_is_read_and_written(side: Side, office: Desk) -> None:
     before = side.ask("GET", "/config").json
     assert set(before) == {"config", "has_file"}
     changed = {**before["config"], "max_retries": 1, "keep_open": False}
@@ -305,7 +306,7 @@ BEYOND = (
 
 
 @pytest.mark.parametrize("path", BEYOND)
-def test_c4_the_hub_is_not_behind_the_port(office: Office, amy: Seated, path: str) -> None:
+def test_c4_the_hub_is_not_behind_the_port(office: Desk, amy: Seated, path: str) -> None:
     for method in ("GET", "POST", "DELETE", "PUT"):
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         head += f"Authorization: Bearer {office.token}\r\n\r\n"
@@ -316,9 +317,7 @@ def test_c4_the_hub_is_not_behind_the_port(office: Office, amy: Seated, path: st
 
 
 @pytest.mark.parametrize("target", ["-2/status", "*", "bob/status", "../bob/status", "?x", "#x"])
-def test_c4_a_target_without_a_slash_leads_nowhere(
-    office: Office, amy: Seated, target: str
-) -> None:
+def test_c4_a_target_without_a_slash_leads_nowhere(office: Desk, amy: Seated, target: str) -> None:
     """The agent's name is put in front of it: it must not become another agent's."""
     if "amy-2" not in office.pen.agents():
         office.agent("amy-2", walls=False)
@@ -329,14 +328,14 @@ def test_c4_a_target_without_a_slash_leads_nowhere(
         assert not answer or 400 <= int(answer.split(b" ")[1]) < 500, answer
 
 
-def test_c4_a_proxys_form_names_the_same_agent(office: Office, amy: Seated) -> None:
+def test_c4_a_proxys_form_names_the_same_agent(office: Desk, amy: Seated) -> None:
     head = "GET http://localhost/agents/bob/status HTTP/1.1\r\nHost: localhost\r\n"
     answer = raw(amy.at_port.port, f"{head}Connection: close\r\n\r\n".encode())
     assert b"bob" not in answer
     assert office.status("bob")["state"] == "idle"
 
 
-def test_c4_no_terminal_behind_the_port_but_its_own(office: Office, amy: Seated) -> None:
+def test_c4_no_terminal_behind_the_port_but_its_own(office: Desk, amy: Seated) -> None:
     for path in ("/agents/bob/terminal", "/../bob/terminal", "/..%2fbob%2fterminal"):
         answer = ask(amy.at_port.port, "GET", path, HANDSHAKE, token=office.token)
         assert answer.status == 404
@@ -346,8 +345,8 @@ def test_c4_no_terminal_behind_the_port_but_its_own(office: Office, amy: Seated)
 
 
 @pytest.mark.parametrize("which", ["at_port", "below_hub"])
-def test_c2_an_idle_agent_leaves(office: Office, which: str) -> None:
-    eve = office.seat("eve")
+def test_c2_an_idle_agent_leaves(office: Desk, which: str) -> None:
+    eve = seat(office, "eve")
     side: Side = getattr(eve, which)
     answer = side.ask("POST", "/shutdown")
     assert answer.status == 202

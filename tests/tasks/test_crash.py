@@ -15,8 +15,8 @@ import pytest
 from bullpen.client import wire
 from bullpen.errors import BullpenError, Kind
 from tests.commands import BULLPEN
-from tests.engines.team import made_team
 from tests.tasks.counters import FINAL, Counting, patiently
+from tests.tasks.desk import Desk, made_desk
 from tests.tasks.windows import Windows
 from tests.waiting import quiet_for, wait_until
 from tests.worktrees.repos import git, make_repo
@@ -156,11 +156,16 @@ TOLD_TO_LEAVE = f"{HUB}.seats:Seats.shut_down:1:after"
 SPECS |= {SWEEPING, SECOND_TASK, TOLD_TO_LEAVE, CONCLUDING}
 
 
-class Crashing(Counting):
+class Crashing:
     """A home whose hubs can be made to die anywhere; a repository to work in."""
 
-    windows: Windows
-    repo: Path
+    def __init__(self, desk: Desk, directory: Path) -> None:
+        self.desk = desk
+        self.pen = desk.pen
+        self.counting = Counting(desk, directory)
+        self.windows = Windows(directory / "windows", SPECS)
+        self.repo = directory / "repo"
+        self.pen.env["PYTHONPATH"] = str(self.windows.place)
 
     def body(self, name: str, how_long: str = "0.05", **fields: Any) -> dict[str, Any]:
         """A task with a secret, in a worktree of its own."""
@@ -191,12 +196,12 @@ class Crashing(Counting):
         """Again, unless it was done before the hub died."""
         while True:
             try:
-                self.cancel(id)
+                self.desk.cancel(id)
                 return
             except BullpenError as error:
                 if error.kind is not Kind.UNAVAILABLE:
                     raise
-            if patiently(lambda: self.task(id))["state"] in until:
+            if patiently(lambda: self.desk.task(id))["state"] in until:
                 return
 
     def insist(self, id: str, verb: str, **body: Any) -> None:
@@ -206,11 +211,11 @@ class Crashing(Counting):
 
     def assert_over(self, id: str, name: str, state: str, *journal: str) -> dict[str, Any]:
         """Over, once, and nothing of it is left but its history."""
-        found = patiently(lambda: self.over(id))
-        assert found["state"] == state, (found, self.debug(id))
-        assert self.finals()[id] == 1
-        assert self.journal.of(name) == list(journal)
-        self.assert_tidy()
+        found = patiently(lambda: self.desk.over(id))
+        assert found["state"] == state, (found, self.desk.debug(id))
+        assert self.counting.finals()[id] == 1
+        assert self.counting.journal.of(name) == list(journal)
+        self.counting.assert_tidy()
         wait_until(lambda: "locked" not in git(self.repo, "worktree", "list", "--porcelain"))
         return found
 
@@ -218,28 +223,26 @@ class Crashing(Counting):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashing]:
     place = tmp_path_factory.mktemp("crash")
-    with made_team(place, "standin") as team:
-        desk = Crashing(team, place)
+    with made_desk(place) as desk:
         config = desk.pen.home.config_file
         config.write_text(f"{config.read_text()}workdirs: [{place}]\n")
-        desk.windows = Windows(place / "windows", SPECS)
-        desk.pen.env["PYTHONPATH"] = str(desk.windows.place)
+        crashing = Crashing(desk, place)
         desk.pen.start()
-        desk.counter("amy", "amy")
-        desk.counter("wally", "wally", walls=True, history_limit=KEPT)
+        crashing.counting.counter("amy", "amy")
+        crashing.counting.counter("wally", "wally", walls=True, history_limit=KEPT)
         for name in ("amy", "wally"):
             desk.wait_ready(name)
-        yield desk
+        yield crashing
 
 
 @pytest.fixture
 def crashing(made: Crashing, monkeypatch: pytest.MonkeyPatch) -> Crashing:
     """One home for all of them: what one death leaves is the next one's beginning."""
     monkeypatch.setenv("PYTHONPATH", str(made.windows.place))
-    if not hasattr(made, "repo"):
-        made.repo = make_repo(made.journal.directory.parent / "repo")
+    if not made.repo.exists():
+        make_repo(made.repo)
     made.pen.start()
-    made.assert_tidy()
+    made.counting.assert_tidy()
     return made
 
 
@@ -256,7 +259,7 @@ def test_t11_given_task_whose_hub_is_killed_is_done_once(crashing: Crashing, spe
     assert crashing.asked(body["request"]) == 1
     found = crashing.assert_over(id, name, "completed", "start", "end")
     assert found["output"] == f"done {name}"
-    assert crashing.moves(id) == ["queued", "working", "completed"]
+    assert crashing.desk.moves(id) == ["queued", "working", "completed"]
 
 
 @pytest.mark.parametrize("window", WALLED)
@@ -273,8 +276,8 @@ def test_t10_history_whose_hub_is_killed_keeps_no_files_of_what_it_forgot(
     crashing: Crashing,
 ) -> None:
     for _ in range(KEPT):
-        crashing.done(crashing.take("agents", "wally", "task", body=crashing.body(fresh())))
-        crashing.assert_tidy()  # or it would be the end of this one that the hub dies of
+        crashing.desk.done(crashing.take("agents", "wally", "task", body=crashing.body(fresh())))
+        crashing.counting.assert_tidy()  # or it would be the end of this one that the hub dies of
     name = fresh()
     with crashing.windows.death(GIVING["old ones forgotten"], 30):
         id = crashing.take("agents", "wally", "task", body=crashing.body(name))
@@ -300,7 +303,7 @@ def test_t11_offered_task_whose_hub_is_killed_is_done_once(crashing: Crashing, s
 def test_t11_cancel_whose_hub_is_killed_happens(crashing: Crashing, spec: str) -> None:
     name = fresh()
     id = crashing.take("agents", "amy", "task", body=crashing.body(name, "hold"))
-    wait_until(lambda: crashing.task(id)["output"] == f"at {name}")
+    wait_until(lambda: crashing.desk.task(id)["output"] == f"at {name}")
     with crashing.windows.death(spec, 30):
         crashing.cancel_until(id, "cancelling", "cancelled")
     found = crashing.assert_over(id, name, "cancelled", "start", "ended")
@@ -323,7 +326,7 @@ def test_t7_time_out_whose_hub_is_killed_is_one(crashing: Crashing, spec: str) -
     name = fresh()
     body = crashing.body(name, "hold", timeout_seconds=2.0)
     id = crashing.take("agents", "amy", "task", body=body)
-    wait_until(lambda: crashing.task(id)["output"] == f"at {name}")
+    wait_until(lambda: crashing.desk.task(id)["output"] == f"at {name}")
     with crashing.windows.death(spec, 30):
         pass
     found = crashing.assert_over(id, name, "failed", "start", "ended")
@@ -343,16 +346,16 @@ def test_t7_run_that_cannot_be_ended_at_its_time_is_ended_later(crashing: Crashi
 def test_t5_continued_task_whose_hub_is_killed_goes_on_once(crashing: Crashing, spec: str) -> None:
     first, second = fresh(), fresh()
     id = crashing.take("agents", "amy", "task", body=crashing.body(first, keep_open=True))
-    crashing.wait(id, "idle")
+    crashing.desk.wait(id, "idle")
     prompt = f"[[count {second} 0.05]]"
     with crashing.windows.death(spec, 30):
         crashing.insist(id, "continue", prompt=prompt)
-    wait_until(lambda: patiently(lambda: crashing.task(id))["output"] == f"done {second}")
-    assert crashing.wait(id, "idle")["turns"] == 2
-    assert crashing.finals()[id] == 0
-    assert crashing.status("amy")["current_task"]["id"] == id
+    wait_until(lambda: patiently(lambda: crashing.desk.task(id))["output"] == f"done {second}")
+    assert crashing.desk.wait(id, "idle")["turns"] == 2
+    assert crashing.counting.finals()[id] == 0
+    assert crashing.desk.status("amy")["current_task"]["id"] == id
     crashing.insist(id, "end")
-    assert crashing.journal.of(first) == ["start", "end"]
+    assert crashing.counting.journal.of(first) == ["start", "end"]
     crashing.assert_over(id, second, "completed", "start", "end")
 
 
@@ -360,7 +363,7 @@ def test_t5_continued_task_whose_hub_is_killed_goes_on_once(crashing: Crashing, 
 def test_t5_ended_task_whose_hub_is_killed_is_over_once(crashing: Crashing, spec: str) -> None:
     name = fresh()
     id = crashing.take("agents", "amy", "task", body=crashing.body(name, keep_open=True))
-    crashing.wait(id, "idle")
+    crashing.desk.wait(id, "idle")
     with crashing.windows.death(spec):
         crashing.insist(id, "end")
     crashing.assert_over(id, name, "completed", "start", "end")
@@ -380,8 +383,8 @@ def test_t13_command_whose_hub_is_killed_before_it_answers_is_done_once(
 ) -> None:
     first, more = fresh(), fresh()
     id = crashing.take("agents", "amy", "task", body=crashing.body(first, keep_open=True))
-    crashing.wait(id, "idle")
-    before = crashing.moves(id)
+    crashing.desk.wait(id, "idle")
+    before = crashing.desk.moves(id)
     prompt = [f"[[count {more} 0.05]]"] if words == "continue" else []
     with crashing.windows.death(spec):
         ran = subprocess.run(
@@ -393,8 +396,8 @@ def test_t13_command_whose_hub_is_killed_before_it_answers_is_done_once(
             check=False,
         )
     assert (ran.returncode, ran.stdout) == (0, f"{said.format(id=id, more=more)}\n"), ran.stderr
-    assert crashing.moves(id) == [*before, *moves]
-    assert crashing.journal.of(more) == (["start", "end"] if prompt else [])
+    assert crashing.desk.moves(id) == [*before, *moves]
+    assert crashing.counting.journal.of(more) == (["start", "end"] if prompt else [])
     if prompt:
         crashing.insist(id, "end")
 
@@ -409,7 +412,7 @@ def test_f3_command_whose_hub_is_killed_before_it_answers_has_stopped_the_agent(
     assert not crashing.pen.agents()["amy"]["running"]
     for name in ("amy", "wally"):
         crashing.pen.cli("agent", "start", name)
-        crashing.wait_ready(name)
+        crashing.desk.wait_ready(name)
 
 
 @pytest.mark.parametrize("spec", LOADING.values(), ids=LOADING)
@@ -417,12 +420,12 @@ def test_t11_hub_killed_while_it_takes_up_tasks_loses_none(crashing: Crashing, s
     running, waiting = fresh(), fresh()
     first = crashing.take("agents", "amy", "task", body=crashing.body(running, "hold"))
     second = crashing.take("tasks", body=crashing.body(waiting, role="amy"))
-    wait_until(lambda: crashing.journal.of(running) == ["start"])
+    wait_until(lambda: crashing.counting.journal.of(running) == ["start"])
     crashing.pen.kill_hub()
     with crashing.windows.death(spec):
         patiently(lambda: crashing.pen.client().get("tasks"))
-    crashing.journal.release(running)
-    crashing.over(first)
+    crashing.counting.journal.release(running)
+    crashing.desk.over(first)
     crashing.assert_over(second, waiting, "completed", "start", "end")
     crashing.assert_over(first, running, "completed", "start", "end")
 
@@ -433,7 +436,7 @@ def start_paused(crashing: Crashing, spec: str) -> None:
     moves = len(crashing.pen.events("", "task.state"))
     with crashing.windows.pause(spec):
         before = len(crashing.pen.logged("takes tasks"))
-        held_up = crashing.journal.directory / "starting"
+        held_up = crashing.counting.journal.directory / "starting"
         held_up.touch()
         starting = threading.Thread(target=crashing.pen.start)
         starting.start()
@@ -453,7 +456,7 @@ def test_t11_agents_ready_before_all_tasks_are_taken_up_get_none_twice(crashing:
     start_paused(crashing, SWEEPING)
     id = crashing.pen.client().get("history")["items"][0]["task_id"]
     crashing.assert_over(id, name, "completed", "start", "end")
-    assert crashing.moves(id) == ["queued", "queued", "working", "completed"]
+    assert crashing.desk.moves(id) == ["queued", "queued", "working", "completed"]
 
 
 def test_t11_agents_ready_before_all_tasks_are_taken_up_get_one_each(crashing: Crashing) -> None:
@@ -462,14 +465,14 @@ def test_t11_agents_ready_before_all_tasks_are_taken_up_get_one_each(crashing: C
     done.append(crashing.take("tasks", body=crashing.body(waiting, role="amy")))
     body = crashing.body(urgent, "hold", role="amy", priority=1)
     done.append(crashing.take("tasks", body=body))
-    crashing.journal.release(first)
-    wait_until(lambda: crashing.journal.of(urgent) == ["start"])
-    crashing.over(done[0])
+    crashing.counting.journal.release(first)
+    wait_until(lambda: crashing.counting.journal.of(urgent) == ["start"])
+    crashing.desk.over(done[0])
     crashing.pen.kill_hub()
     start_paused(crashing, SECOND_TASK)
-    crashing.journal.release(urgent)
+    crashing.counting.journal.release(urgent)
     for id in done:
-        crashing.done(id)
+        crashing.desk.done(id)
     crashing.assert_over(done[2], urgent, "completed", "start", "end")
     crashing.assert_over(done[1], waiting, "completed", "start", "end")
 
@@ -480,7 +483,7 @@ def test_t1_a_task_given_when_the_last_is_over_waits_until_that_has_let_go(
     first, second = fresh(), fresh()
     with ThreadPoolExecutor(1) as beside:
         with crashing.windows.pause(CONCLUDING):
-            crashing.done(crashing.take("agents", "amy", "task", body=crashing.body(first)))
+            crashing.desk.done(crashing.take("agents", "amy", "task", body=crashing.body(first)))
             crashing.windows.wait_hit(CONCLUDING)
             body = crashing.body(second)
             given = beside.submit(crashing.take, "agents", "amy", "task", body=body)
@@ -495,10 +498,10 @@ def test_t11_lost_run_whose_hub_is_killed_too_is_tried_again_once(
 ) -> None:
     name = fresh()
     id = crashing.take("agents", "amy", "task", body=crashing.body(name, "hold"))
-    wait_until(lambda: crashing.journal.of(name) == ["start"])
+    wait_until(lambda: crashing.counting.journal.of(name) == ["start"])
     with crashing.windows.death(spec, 30):
-        crashing.kill_holder(id, 1)
-        crashing.journal.release(name)
+        crashing.counting.kill_holder(id, 1)
+        crashing.counting.journal.release(name)
     # What the killed one left: the locks of its task and of its agent.
     story = ("start", "stale", "stale", "start", "end")
     found = crashing.assert_over(id, name, "completed", *story)

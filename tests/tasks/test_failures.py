@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.engines.cli import StandIn
-from tests.engines.team import Team
 from tests.hub.pen import made_pen
 from tests.hub.small_disk import fill, small_disk
 from tests.processes import alive, kill
@@ -179,12 +178,12 @@ def test_t9_lost_again_and_again_is_a_failure(desk: Desk) -> None:
 def test_files_that_break_in_the_middle_of_a_task_do_not_hurt_it(desk: Desk) -> None:
     desk.agent("amy", walls=False, keep_open=True)
     task = desk.give("amy", "[[hold one ; say x]]")
-    desk.team.claude.wait_held("one")
+    desk.claude.wait_held("one")
     file, role = desk.pen.root / "agents" / "amy.yaml", desk.pen.root / "roles" / "amy.yaml"
     file.write_text("role: [")
     kept = role.read_text()
     role.unlink()
-    desk.team.claude.release("one")
+    desk.claude.release("one")
     assert desk.wait(task, "idle", "completed", "failed")["state"] == "idle"
     desk.go_on(task, "[[say more]]")
     found = desk.over(task)
@@ -206,7 +205,7 @@ def test_a_session_that_somebody_deletes_fails_the_task_and_not_the_hub(desk: De
 
 
 def test_x3_without_a_sandbox_the_task_fails_shut(desk: Desk) -> None:
-    desk.pen.env["PATH"] = str(Path(desk.team.claude.program).parent)
+    desk.pen.env["PATH"] = str(Path(desk.claude.program).parent)
     bare = desk.pen.root.parent / "bin"
     bare.mkdir()
     for name in ("git", "python3", "sh", "env"):
@@ -231,7 +230,7 @@ result("x")
 
 def test_b3_the_end_of_a_task_on_a_full_disk_is_recorded_when_there_is_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=16m") as disk, made_pen(disk / "h") as pen:
-        desk = Desk(Team(pen, StandIn(tmp_path)))
+        desk = Desk(pen, StandIn(tmp_path))
         go = tmp_path / "go"
         desk.program(OF_ANOTHER_CONVERSATION.format(go=go))
         desk.agent("amy", walls=False)
@@ -256,10 +255,10 @@ def test_b3_the_end_of_a_task_on_a_full_disk_is_recorded_when_there_is_room(tmp_
 
 def test_b3_a_task_is_cancelled_also_on_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=16m") as disk, made_pen(disk / "h") as pen:
-        desk = Desk(Team(pen, StandIn(tmp_path)))
+        desk = Desk(pen, StandIn(tmp_path))
         desk.agent("amy", walls=False)
         task = desk.give("amy", "[[hold one ; say x]]")
-        desk.team.claude.wait_held("one")
+        desk.claude.wait_held("one")
         program = holder_of(desk, task)["child"]
         fill(disk / "filler")
         desk.cancel(task)

@@ -12,7 +12,8 @@ import pytest
 from bullpen.hub import workspaces
 from tests.api.agents import token_of
 from tests.api.http import ask, raw
-from tests.tasks.office import OVER, Office, made_office
+from tests.tasks.desk import Desk
+from tests.tasks.office import OVER, made_office, seat, seated
 
 NO_TASK = "t-000000000000"
 ODD = {
@@ -68,10 +69,10 @@ MOVING = ("state.db", "state.db-wal", "state.db-shm")
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     with made_office(tmp_path_factory.mktemp("office")) as made:
-        made.seat("amy")
-        made.seat("bob")
+        seat(made, "amy")
+        seat(made, "bob")
         made.done(made.give("bob", "[[say a secret of bob's]]"))
         repo = made.pen.root.parent / "repo"
         name = ("-c", "user.name=Tess", "-c", "user.email=tess@example.com")
@@ -86,7 +87,7 @@ def odd(request: pytest.FixtureRequest) -> str:
     return ODD[request.param]
 
 
-def around(office: Office) -> set[str]:
+def around(office: Desk) -> set[str]:
     """Every path in the home, beside it, and where the tests are."""
     roots = (office.pen.root.parent, office.claude.root)
     found = set()
@@ -98,7 +99,7 @@ def around(office: Office) -> set[str]:
 
 
 @pytest.fixture(autouse=True)
-def _untouched(office: Office) -> Iterator[None]:
+def _untouched(office: Desk) -> Iterator[None]:
     before = around(office)
     yield
     current = office.status("amy")["current_task"]
@@ -110,9 +111,9 @@ def fine(status: int) -> bool:
     return status in (400, 403, 404)
 
 
-def test_t9_a_path_is_no_path(office: Office, odd: str) -> None:
+def test_t9_a_path_is_no_path(office: Desk, odd: str) -> None:
     """As it is, percent-encoded, and with its slashes left alone."""
-    port, token = office.seated("amy", 1).below_hub.port, office.token
+    port, token = seated(office, "amy", 1).below_hub.port, office.token
     for method, paths in (("GET", PATHS), ("POST", POSTS)):
         for path in paths:
             for shown in {quote(odd, safe=""), quote(odd, safe="/"), quote(odd, safe="/.%")}:
@@ -125,8 +126,8 @@ def test_t9_a_path_is_no_path(office: Office, odd: str) -> None:
                 assert b"secret of bob" not in answer.body
 
 
-def test_t9_a_path_is_no_path_at_a_port(office: Office, odd: str) -> None:
-    side = office.seated("amy", office.status("amy")["config"]["port"]).at_port
+def test_t9_a_path_is_no_path_at_a_port(office: Desk, odd: str) -> None:
+    side = seated(office, "amy", office.status("amy")["config"]["port"]).at_port
     for path in ("/task/{}", "/task/{}/debug", "/history/{}", "/task/{}/events"):
         for shown in {quote(odd, safe=""), quote(odd, safe="/")}:
             answer = side.ask("GET", path.format(shown))
@@ -134,7 +135,7 @@ def test_t9_a_path_is_no_path_at_a_port(office: Office, odd: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["session_id", "project", "workdir", "repo", "request", "model"])
-def test_t1_a_field_of_a_task_is_no_path(office: Office, field: str, odd: str) -> None:
+def test_t1_a_field_of_a_task_is_no_path(office: Desk, field: str, odd: str) -> None:
     body: dict[str, Any] = {"prompt": "x", field: odd}
     if field == "repo":
         body["worktree"] = "fine"
@@ -151,7 +152,7 @@ def test_t1_a_field_of_a_task_is_no_path(office: Office, field: str, odd: str) -
             assert fine(status), (path, answer)
 
 
-def test_t1_the_name_of_a_project_that_is_told_along_is_only_told(office: Office, odd: str) -> None:
+def test_t1_the_name_of_a_project_that_is_told_along_is_only_told(office: Desk, odd: str) -> None:
     """It names nothing; what it may not be is empty or cut off by a NUL."""
     if "\0" not in odd and 0 < len(odd) <= 200:
         return
@@ -159,27 +160,27 @@ def test_t1_the_name_of_a_project_that_is_told_along_is_only_told(office: Office
     assert office.ask("POST", "/agents/amy/task", body)[0] == 400
 
 
-def test_b5_the_name_of_an_agent_is_no_path(office: Office, odd: str) -> None:
+def test_b5_the_name_of_an_agent_is_no_path(office: Desk, odd: str) -> None:
     for fields in ({}, {"role": "amy"}):
         status, answer = office.launch(odd, **fields)
         assert fine(status), (fields, answer)
 
 
 @pytest.mark.parametrize("role", ["..", "../../etc/passwd", "root", "a" * 300])
-def test_b5_the_role_of_an_agent_is_no_path(office: Office, role: str) -> None:
+def test_b5_the_role_of_an_agent_is_no_path(office: Desk, role: str) -> None:
     status, answer = office.launch("carl", role=role)
     assert "carl" not in office.pen.agents()
     assert fine(status), answer
 
 
-def test_b5_the_name_of_a_component_is_no_path(office: Office, odd: str) -> None:
+def test_b5_the_name_of_a_component_is_no_path(office: Desk, odd: str) -> None:
     about = {"kind": "view", "url": "http://127.0.0.1:1", "pid": os.getpid(), "version": "1"}
     if odd != "root":  # no agent's name
         assert fine(office.ask("POST", "/components", {"name": odd, **about})[0])
     assert fine(office.ask("DELETE", f"/components/{quote(odd, safe='')}")[0]) or odd == ""
 
 
-def test_c5_a_role_is_no_path(office: Office, odd: str) -> None:
+def test_c5_a_role_is_no_path(office: Desk, odd: str) -> None:
     file = office.pen.root / "agents" / "amy.yaml"
     before = file.read_bytes()
     for fields in ({"role": odd}, {"role": "amy", "port": odd}, {"role": "amy", odd: 1}):
@@ -188,7 +189,7 @@ def test_c5_a_role_is_no_path(office: Office, odd: str) -> None:
     assert file.read_bytes() == before
 
 
-def test_t10_filters_are_only_looked_for(office: Office, odd: str) -> None:
+def test_t10_filters_are_only_looked_for(office: Desk, odd: str) -> None:
     for name in ("session", "text", "state"):
         target = f"/agents/amy/history?{name}={quote(odd, safe='')}"
         status, answer = office.ask("GET", target)
@@ -199,7 +200,7 @@ def test_t10_filters_are_only_looked_for(office: Office, odd: str) -> None:
 # ── directories that are there ──
 
 
-def test_t1_a_directory_has_to_be_one_where_tasks_may_work(office: Office) -> None:
+def test_t1_a_directory_has_to_be_one_where_tasks_may_work(office: Desk) -> None:
     link = office.claude.root / "link-out"
     beside = office.pen.root.parent / "link-up"
     link.symlink_to("/etc")
@@ -228,14 +229,14 @@ def test_t1_a_directory_has_to_be_one_where_tasks_may_work(office: Office) -> No
         beside.unlink()
 
 
-def _forget(office: Office, task: str) -> None:
+def _forget(office: Desk, task: str) -> None:
     """What a task that was taken leaves in the home is its own business."""
     office.wait_ready("amy")
     assert office.task(task)["state"] in OVER
 
 
 def test_t1_without_its_check_a_task_would_work_anywhere(
-    monkeypatch: pytest.MonkeyPatch, office: Office
+    monkeypatch: pytest.MonkeyPatch, office: Desk
 ) -> None:
     """The same question to the code, with the roots taken away."""
     home, settings = office.pen.home, _settings()
@@ -261,7 +262,7 @@ BRANCHES = (
 
 
 @pytest.mark.parametrize("branch", BRANCHES)
-def test_t1_a_branch_is_no_path(office: Office, branch: str) -> None:
+def test_t1_a_branch_is_no_path(office: Desk, branch: str) -> None:
     """Refused at once, or by git when the worktree is made; nothing is left of it."""
     repo = office.pen.root.parent / "repo"
     trees = set((office.pen.root / "worktrees").rglob("*"))
@@ -281,8 +282,8 @@ def test_t1_a_branch_is_no_path(office: Office, branch: str) -> None:
 # ── an agent among agents ──
 
 
-def test_b6_an_agent_reads_its_own_tasks_and_no_others(office: Office) -> None:
-    port = office.seated("amy", 1).below_hub.port
+def test_b6_an_agent_reads_its_own_tasks_and_no_others(office: Desk) -> None:
+    port = seated(office, "amy", 1).below_hub.port
     amy, bob = (token_of(office.pen.home, name) for name in ("amy", "bob"))
     theirs = office.ask("GET", "/agents/bob/history")[1]["items"][0]["task_id"]
     for token, status in ((bob, 200), (amy, 403)):
@@ -302,8 +303,8 @@ def test_b6_an_agent_reads_its_own_tasks_and_no_others(office: Office) -> None:
     assert ask(port, "POST", "/tasks", body={"prompt": "x"}, token=bob).status == 403
 
 
-def test_b6_at_anothers_port_an_agent_is_nobody(office: Office) -> None:
-    side = office.seated("bob", office.status("bob")["config"]["port"]).at_port
+def test_b6_at_anothers_port_an_agent_is_nobody(office: Desk) -> None:
+    side = seated(office, "bob", office.status("bob")["config"]["port"]).at_port
     amy = token_of(office.pen.home, "amy")
     assert "pid" not in side.ask("GET", "/status", token=amy).json
     for path in ("/history", "/tasks", "/config", "/screen"):
@@ -311,7 +312,7 @@ def test_b6_at_anothers_port_an_agent_is_nobody(office: Office) -> None:
     assert side.ask("POST", "/task", {"prompt": "x"}, token=amy).status == 403
 
 
-def test_b5_what_is_not_quite_http_at_a_port(office: Office) -> None:
+def test_b5_what_is_not_quite_http_at_a_port(office: Desk) -> None:
     port = office.status("amy")["config"]["port"]
     for data in (b"\x16\x03\x01" + bytes(50), b"GET /status\r\n\r\n", b"hello\r\n\r\n"):
         answer = raw(port, data, timeout=2, one=True)

@@ -9,9 +9,8 @@ import pytest
 
 from bullpen.client.holder import connect
 from bullpen.errors import BullpenError
-from tests.engines.team import made_team
 from tests.processes import alive
-from tests.tasks.desk import Desk
+from tests.tasks.desk import Desk, made_desk
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -65,12 +64,12 @@ def test_t2_every_field_is_there_in_every_state(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     task = desk.give("amy", "[[hold one ; say first]]", keep_open=True)
     seen = {"queued": desk.task(task)}
-    desk.team.claude.wait_held("one")
+    desk.claude.wait_held("one")
     seen["working"] = desk.wait(task, "working")
     wait_until(lambda: desk.task(task)["duration_seconds"] > 0.01)
     waiting = desk.offer("later", role="nobody")
     seen["queued"] = desk.task(waiting)
-    desk.team.claude.release("one")
+    desk.claude.release("one")
     seen["idle"] = desk.wait(task, "idle")
     desk.end(task)
     seen["completed"] = desk.over(task)
@@ -149,10 +148,10 @@ def test_t1_the_same_request_is_one_task_also_after_a_kill(desk: Desk) -> None:
     request = uuid.uuid4().hex
     first = desk.give("amy", "[[hold one ; say x]]", request=request)
     assert desk.give("amy", "[[say another]]", request=request) == first
-    desk.team.claude.wait_held("one")
+    desk.claude.wait_held("one")
     desk.pen.kill_hub()
     assert desk.give("amy", "[[say another]]", request=request) == first
-    desk.team.claude.release("one")
+    desk.claude.release("one")
     assert desk.done(first)["output"] == "x"
     assert desk.give("amy", "[[say another]]", request=request) == first
     queued = uuid.uuid4().hex
@@ -162,13 +161,13 @@ def test_t1_the_same_request_is_one_task_also_after_a_kill(desk: Desk) -> None:
 def test_t1_an_agent_has_one_task_at_a_time(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     task = desk.give("amy", f"[[hold one ; say x]] {'long ' * 40}")
-    desk.team.claude.wait_held("one")
+    desk.claude.wait_held("one")
     status, body = refused(desk, "amy")
     assert (status, body["error"]) == (409, "agent_busy")
     assert body["current_task"]["id"] == task
     assert len(body["current_task"]["prompt_preview"]) == 80
     assert body["details"]["retryable"] is True
-    desk.team.claude.release("one")
+    desk.claude.release("one")
     desk.done(task)
 
 
@@ -227,8 +226,8 @@ def test_t1_the_queue_by_role_labels_priority_and_order(desk: Desk) -> None:
     desk.agent("amy", walls=False, labels={"os": "linux"})
     desk.agent("bob", walls=False, labels={"os": "mac"})
     held = [desk.give("amy", "[[hold amy ; say x]]"), desk.give("bob", "[[hold bob ; say x]]")]
-    desk.team.claude.wait_held("amy")
-    desk.team.claude.wait_held("bob")
+    desk.claude.wait_held("amy")
+    desk.claude.wait_held("bob")
     first = desk.offer("[[say 1]]", role="amy")
     second = desk.offer("[[say 2]]", labels={"os": "linux"})
     urgent = desk.offer("[[say 3]]", role="amy", priority=5)
@@ -238,10 +237,10 @@ def test_t1_the_queue_by_role_labels_priority_and_order(desk: Desk) -> None:
     desk.pen.kill_hub()
     queued = desk.pen.client().get("tasks")["tasks"]
     assert {task["task_id"] for task in queued} == {*held, first, second, urgent, nobody, other}
-    desk.team.claude.release("bob")
+    desk.claude.release("bob")
     assert desk.done(other)["agent"] == "bob"
     assert {desk.task(task)["state"] for task in (first, second, urgent)} == {"queued"}
-    desk.team.claude.release("amy")
+    desk.claude.release("amy")
     done = [desk.done(task) for task in (urgent, first, second)]
     assert {task["agent"] for task in done} == {"amy"}
     began = [task["started_at"] for task in done]
@@ -255,12 +254,12 @@ def test_t1_a_queued_task_of_a_known_session_waits_for_its_agent(desk: Desk) -> 
     desk.agent("amy", walls=False)
     desk.agent("bob", walls=False)
     known = desk.give("amy", "[[hold one ; say x]]")
-    desk.team.claude.wait_held("one")
+    desk.claude.wait_held("one")
     session = desk.task(known)["session_id"]
     waits = desk.offer("[[say again]]", session_id=session)
     assert desk.done(desk.offer("[[say for bob]]"))["agent"] == "bob"
     assert desk.task(waits)["state"] == "queued"
-    desk.team.claude.release("one")
+    desk.claude.release("one")
     found = desk.done(waits)
     assert found["agent"] == "amy"
     assert found["session_id"] == session
@@ -301,8 +300,7 @@ def test_t1_a_cancelled_task_of_the_queue_leaves_nothing(desk: Desk) -> None:
 
 
 def test_t1_prompts_of_any_size_and_content(tmp_path: Path) -> None:
-    with made_team(tmp_path, "standin") as team:
-        desk = Desk(team)
+    with made_desk(tmp_path) as desk:
         desk.program("result(prompt.rpartition('MARK')[2])")
         desk.agent("amy")
         for text in ("ß€😀\u2028\x1b[31m\x07\r\n\ttail", "\\u0000 \"'`$(id)", "x" * (1 << 20)):
@@ -315,7 +313,7 @@ def test_t1_prompts_of_any_size_and_content(tmp_path: Path) -> None:
 def test_an_agent_that_is_stopped_ends_its_task_and_its_program(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     task = desk.give("amy", "[[say part ; hold one ; say x]]")
-    desk.team.claude.wait_held("one")
+    desk.claude.wait_held("one")
     program = json.loads((desk.run_directory(task) / "holder.json").read_text())["child"]
     desk.pen.stop("amy", grace=5)
     assert not alive(program)
@@ -334,10 +332,10 @@ def test_attach_says_that_there_is_no_terminal(desk: Desk) -> None:
     with pytest.raises(BullpenError, match="takes tasks"):
         connect(desk.pen.home, "amy")
     task = desk.give("amy", "[[hold one ; say x]]")
-    desk.team.claude.wait_held("one")
+    desk.claude.wait_held("one")
     with connect(desk.pen.home, "amy") as connection:
         assert connection.greeting["mode"] == "pipe"
-    desk.team.claude.release("one")
+    desk.claude.release("one")
     desk.done(task)
 
 

@@ -52,13 +52,13 @@ def test_a_message_comes_in_front_of_the_next_prompt_once(any_desk: Desk) -> Non
 def test_a_message_to_one_that_works_waits_and_is_not_typed(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     task = desk.give("amy", "[[hold one ; say x]]")
-    desk.team.claude.wait_held("one")
+    desk.claude.wait_held("one")
     id = send(desk, "meanwhile")
     desk.pen.kill_hub()
     desk.pen.start()
     shown = desk.pen.client().get("agents", "amy", "explain")
     assert (shown["messages"], shown["messages_wait"]) == (1, "waits for its next task")
-    desk.team.claude.release("one")
+    desk.claude.release("one")
     desk.done(task)
     assert delivered(desk) == []
     after = desk.give("amy", "[[say y]]")

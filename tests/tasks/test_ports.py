@@ -12,7 +12,7 @@ from bullpen.hub import guard
 from bullpen.hub.ports import PORT
 from bullpen.settings import Discovery, Settings
 from tests.api.http import Client, connect
-from tests.tasks.office import OVER, made_office, running
+from tests.tasks.office import OVER, made_office, running, seat, write_free
 from tests.waiting import wait_until
 
 NARROW = Settings(discovery=Discovery(port_range="1-1"))
@@ -23,7 +23,7 @@ def test_c4_two_homes_side_by_side_do_not_mix(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     with made_office(tmp_path / "one") as one, made_office(tmp_path / "two") as two:
-        sides = [office.seat("amy").at_port for office in (one, two)]
+        sides = [seat(office, "amy").at_port for office in (one, two)]
         homes = [side.ask("GET", "/status", token="").json["home_id"] for side in sides]
         assert homes == [one.pen.home.id, two.pen.home.id]
         assert homes[0] != homes[1]
@@ -42,7 +42,7 @@ def test_c4_two_homes_side_by_side_do_not_mix(tmp_path: Path) -> None:
             page = side.ask("GET", "/history").json
             assert [item["task_id"] for item in page["items"]] == [tasks[number]]
         # A port that the other home has is not taken over.
-        two.write_file("bob", port=sides[0].port)
+        write_free(two, "bob", port=sides[0].port)
         status, error = two.launch("bob")
         assert (status, error["error"]) == (422, "command_failed")  # a command then exits with 1
         assert f"pid {one.pen.pid}" in error["message"]
@@ -55,7 +55,7 @@ def test_c4_two_homes_side_by_side_do_not_mix(tmp_path: Path) -> None:
 def test_c4_who_is_in_leaves_with_the_agent(tmp_path: Path) -> None:
     """A connection that was kept open does not reach the next agent of that name."""
     with made_office(tmp_path) as office:
-        side = office.seat("amy").at_port
+        side = seat(office, "amy").at_port
         headers = {"Authorization": f"Bearer {office.token}"}
         with contextlib.closing(Client(side.port)) as kept, connect(side.port) as silent:
             answer = kept.begin("GET", "/status", headers)
@@ -72,7 +72,7 @@ def test_c4_who_is_in_leaves_with_the_agent(tmp_path: Path) -> None:
 
 def test_c4_only_loopback_listens(tmp_path: Path) -> None:
     with made_office(tmp_path) as office:
-        port = office.seat("amy").at_port.port
+        port = seat(office, "amy").at_port.port
         lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
         listening = {line.split()[1] for line in lines if line.split()[3] == "0A"}
         assert [where for where in listening if where.endswith(f":{port:04X}")] == [

@@ -17,25 +17,26 @@ from bullpen.errors import BullpenError
 from bullpen.hub import sessions
 from bullpen.hub.seat_files import merge_variables
 from tests.processes import kill
-from tests.tasks.office import OVER, Office, made_office, running
+from tests.tasks.desk import Desk
+from tests.tasks.office import OVER, made_office, running, seat, seated, write_free
 from tests.threads import together
 from tests.waiting import wait_until
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Iterator[Office]:
+def office(tmp_path: Path) -> Iterator[Desk]:
     with made_office(tmp_path) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """For tests that leave the hub alone, each with agents of its own."""
     with made_office(tmp_path_factory.mktemp("office")) as made:
         yield made
 
 
-def wrapper(office: Office, lines: str, name: str = "wrapped") -> Path:
+def wrapper(office: Desk, lines: str, name: str = "wrapped") -> Path:
     """The stand-in behind some lines of shell."""
     path = office.claude.root / name
     path.write_text(f'#!/bin/sh\n{lines}\nexec {shlex.quote(str(office.claude.program))} "$@"\n')
@@ -43,12 +44,12 @@ def wrapper(office: Office, lines: str, name: str = "wrapped") -> Path:
     return path
 
 
-def path_of(office: Office) -> dict[str, str]:
+def path_of(office: Desk) -> dict[str, str]:
     """Variables with which the stand-in is found by its name."""
     return {"PATH": f"{office.claude.program.parent}:{os.environ['PATH']}"}
 
 
-def slow_version(office: Office, gate: Path) -> dict[str, str]:
+def slow_version(office: Desk, gate: Path) -> dict[str, str]:
     """An environment whose engine says its version only when the file is there."""
     wait = f"while [ ! -e {shlex.quote(str(gate))} ]; do sleep 0.02; done"
     program = wrapper(office, f'if [ "$1" = --version ]; then {wait}; fi')
@@ -58,12 +59,12 @@ def slow_version(office: Office, gate: Path) -> dict[str, str]:
 # ── stages ──
 
 
-def test_c3_an_agent_starts_in_stages(office: Office, tmp_path: Path) -> None:
-    gate, port = tmp_path / "gate", office.free_port()
-    office.write_file("amy", port=port)
+def test_c3_an_agent_starts_in_stages(office: Desk, tmp_path: Path) -> None:
+    gate, port = tmp_path / "gate", office.pen.free_port()
+    write_free(office, "amy", port=port)
     status, _ = office.launch("amy", env=slow_version(office, gate))
     assert status == 201
-    side = office.seated("amy", port).at_port  # bound at once
+    side = seated(office, "amy", port).at_port  # bound at once
     assert side.state() == "starting"
     assert side.ask("GET", "/status", token="").json["state"] == "starting"
     answer = side.ask("POST", "/task", {"prompt": "[[say hi]]"})
@@ -77,9 +78,9 @@ def test_c3_an_agent_starts_in_stages(office: Office, tmp_path: Path) -> None:
     assert side.wait(side.give("[[say hi]]"), *OVER)["output"] == "hi"
 
 
-def test_c3_a_hub_that_leaves_does_not_wait_for_an_engine(office: Office, tmp_path: Path) -> None:
+def test_c3_a_hub_that_leaves_does_not_wait_for_an_engine(office: Desk, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    office.write_file("amy")
+    write_free(office, "amy")
     office.launch("amy", env=slow_version(office, gate))
     assert office.status("amy")["state"] == "starting"
     try:
@@ -100,10 +101,10 @@ ENGINES = {
 
 
 @pytest.mark.parametrize("kind", ENGINES)
-def test_c3_an_engine_that_does_not_serve_is_an_error(shared: Office, kind: str) -> None:
+def test_c3_an_engine_that_does_not_serve_is_an_error(shared: Desk, kind: str) -> None:
     lines, reason = ENGINES[kind]
     program = str(wrapper(shared, lines, f"engine-{kind}") if lines else "/nonexistent/claude")
-    shared.write_file(kind)
+    write_free(shared, kind)
     env = {**shared.pen.env, "BULLPEN_CLAUDE_BIN": program}
     assert shared.launch(kind, env=env)[0] == 201
     wait_until(lambda: shared.status(kind)["state"] != "starting")
@@ -120,34 +121,34 @@ def test_c3_an_engine_that_does_not_serve_is_an_error(shared: Office, kind: str)
     wait_until(lambda: not running(shared, kind))
 
 
-def test_c3_a_program_that_is_none_is_an_error(shared: Office) -> None:
+def test_c3_a_program_that_is_none_is_an_error(shared: Desk) -> None:
     path = shared.claude.root / "no-program"
     path.write_bytes(b"\x7fELF nothing")
     path.chmod(0o755)
-    shared.write_file("nora")
+    write_free(shared, "nora")
     assert shared.launch("nora", env={**shared.pen.env, "BULLPEN_CLAUDE_BIN": str(path)})[0] == 201
     wait_until(lambda: shared.status("nora")["state"] == "error")
     shared.pen.stop("nora")
 
 
-def test_c3_the_engine_is_looked_for_as_tasks_find_it(shared: Office) -> None:
+def test_c3_the_engine_is_looked_for_as_tasks_find_it(shared: Desk) -> None:
     """Variables of the role and of the file are the engine's, too."""
-    shared.write_file("vera", env=path_of(shared))
+    write_free(shared, "vera", env=path_of(shared))
     nothing = {k: v for k, v in shared.pen.env.items() if k != "BULLPEN_CLAUDE_BIN"}
     assert shared.launch("vera", env={**nothing, "PATH": "/usr/bin:/bin"})[0] == 201
     shared.wait_ready("vera")
     assert shared.done(shared.give("vera", "[[say hi]]"))["output"] == "hi"
 
 
-def surroundings(office: Office, name: str) -> set[str]:
+def surroundings(office: Desk, name: str) -> set[str]:
     """Everything in the home that bears the agent's name, but for its file."""
     found = office.pen.root.rglob(f"*{name}*")
     return {str(path.relative_to(office.pen.root)) for path in found} - {f"agents/{name}.yaml"}
 
 
-def test_c3_a_wrong_file_is_told_as_a_whole_before_anything_happens(shared: Office) -> None:
-    port = shared.free_port()
-    shared.write_file("zoe", port=port, claude={"timeout": "soon"}, prot=1, log_level="loud")
+def test_c3_a_wrong_file_is_told_as_a_whole_before_anything_happens(shared: Desk) -> None:
+    port = shared.pen.free_port()
+    write_free(shared, "zoe", port=port, claude={"timeout": "soon"}, prot=1, log_level="loud")
     status, error = shared.launch("zoe")
     assert (status, error["error"]) == (400, "validation_error")
     text = json.dumps(error)
@@ -158,25 +159,25 @@ def test_c3_a_wrong_file_is_told_as_a_whole_before_anything_happens(shared: Offi
     assert surroundings(shared, "zoe") == {"roles/zoe.yaml"}
 
 
-def test_c3_a_port_in_use_names_its_owner_and_leaves_nothing(shared: Office) -> None:
+def test_c3_a_port_in_use_names_its_owner_and_leaves_nothing(shared: Desk) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        shared.write_file("yves", port=taken.getsockname()[1])
+        write_free(shared, "yves", port=taken.getsockname()[1])
         status, error = shared.launch("yves")
         assert (status, error["error"]) == (422, "command_failed")  # a command then exits with 1
         assert f"pid {os.getpid()}" in error["message"]
         assert "yves" not in shared.pen.agents()
         assert surroundings(shared, "yves") == {"roles/yves.yaml"}
-    shared.write_file("yves", port=shared.free_port())
+    write_free(shared, "yves", port=shared.pen.free_port())
     shared.start("yves")
     shared.pen.stop("yves")
 
 
-def test_c3_what_is_lost_while_the_hub_is_away_is_an_error(office: Office) -> None:
+def test_c3_what_is_lost_while_the_hub_is_away_is_an_error(office: Desk) -> None:
     """A port that somebody else has taken; a file that makes no sense any more."""
-    amy = office.seat("amy")
-    office.seat("ben")
+    amy = seat(office, "amy")
+    seat(office, "ben")
     office.pen.kill_hub()
     settled = office.pen.session("ben") / sessions.ENVIRONMENT
     settled.write_text(json.dumps({**json.loads(settled.read_text()), "env": 1}))
@@ -205,7 +206,7 @@ def test_c3_what_is_lost_while_the_hub_is_away_is_an_error(office: Office) -> No
 # ── the log ──
 
 
-def test_c1_the_log_tells_of_life_and_not_of_work(shared: Office) -> None:
+def test_c1_the_log_tells_of_life_and_not_of_work(shared: Desk) -> None:
     shared.agent("lena", walls=False, log_level="debug")
     prompt, answer = "Pr0mpt-words", "M0del-words"
     task = shared.give("lena", f"{prompt} [[say {answer}]]")
@@ -223,7 +224,7 @@ def test_c1_the_log_tells_of_life_and_not_of_work(shared: Office) -> None:
     assert all({"time", "level", "message"} <= set(entry) for entry in log)
 
 
-def test_c4_the_log_is_as_loud_as_the_file_says(shared: Office) -> None:
+def test_c4_the_log_is_as_loud_as_the_file_says(shared: Desk) -> None:
     shared.agent("luca", walls=False, log_level="error")
     shared.done(shared.give("luca", "[[say hi]]"))
     assert shared.status("luca")["log"] == []
@@ -243,10 +244,10 @@ def test_c4_the_log_is_as_loud_as_the_file_says(shared: Office) -> None:
 # ── what the keys of the file do ──
 
 
-def test_c4_model_and_turns_are_the_engines(shared: Office) -> None:
+def test_c4_model_and_turns_are_the_engines(shared: Desk) -> None:
     seen = shared.claude.root / "argv"
     program = wrapper(shared, f'echo "$@" >>{shlex.quote(str(seen))}', "recorder")
-    shared.write_file("mona", claude={"model": "opus", "max_turns": 7})
+    write_free(shared, "mona", claude={"model": "opus", "max_turns": 7})
     shared.launch("mona", env={**shared.pen.env, "BULLPEN_CLAUDE_BIN": str(program)})
     shared.wait_ready("mona")
     shared.done(shared.give("mona", "[[say hi]]"))
@@ -261,7 +262,7 @@ def test_c4_model_and_turns_are_the_engines(shared: Office) -> None:
     assert "--max-turns 9" in last
 
 
-def test_c4_time_out_directory_and_keeping_open(shared: Office, tmp_path: Path) -> None:
+def test_c4_time_out_directory_and_keeping_open(shared: Desk, tmp_path: Path) -> None:
     work = tmp_path / "work"
     shared.agent(
         "nils",
@@ -282,14 +283,14 @@ def test_c4_time_out_directory_and_keeping_open(shared: Office, tmp_path: Path) 
     assert shared.over(task)["state"] == "completed"  # open for too long
 
 
-def test_c4_variables_of_the_file_are_the_tasks(shared: Office) -> None:
-    shared.seat("olga", env={"OLGA_WORD": "w0rd"})
+def test_c4_variables_of_the_file_are_the_tasks(shared: Desk) -> None:
+    seat(shared, "olga", env={"OLGA_WORD": "w0rd"})
     prompt = '[[tool Bash {"command": "echo $OLGA_WORD > out"} ; say done]]'
     found = shared.done(shared.give("olga", prompt))
     assert (Path(found["directory"]) / "out").read_text() == "w0rd\n"
 
 
-def test_c4_labels_and_role_bring_tasks_from_the_queue(shared: Office) -> None:
+def test_c4_labels_and_role_bring_tasks_from_the_queue(shared: Desk) -> None:
     shared.agent("pia", walls=False, labels={"team": "red"})
     shared.agent("paul", walls=False, labels={"team": "blue"})
 
@@ -302,7 +303,7 @@ def test_c4_labels_and_role_bring_tasks_from_the_queue(shared: Office) -> None:
     assert shared.done(offer(role="pia"))["agent"] == "pia"
 
 
-def test_c4_the_sandbox_of_the_file_is_laid_over_the_roles(shared: Office) -> None:
+def test_c4_the_sandbox_of_the_file_is_laid_over_the_roles(shared: Desk) -> None:
     shared.agent(
         "quin",
         role={"sandbox": {"enabled": False, "processes": 100}},
@@ -321,11 +322,11 @@ def test_c4_the_sandbox_of_the_file_is_laid_over_the_roles(shared: Office) -> No
     assert shared.status("quin")["sandbox"] == found["sandbox"]
 
 
-def test_c4_autostart_is_with_the_hub(office: Office) -> None:
-    office.write_file("auto", autostart=True, env=path_of(office))
-    office.write_file("wrong", autostart=True, prot=1)
-    office.write_file("zero", autostart=True, env=path_of(office))
-    office.write_file("hand")
+def test_c4_autostart_is_with_the_hub(office: Desk) -> None:
+    write_free(office, "auto", autostart=True, env=path_of(office))
+    write_free(office, "wrong", autostart=True, prot=1)
+    write_free(office, "zero", autostart=True, env=path_of(office))
+    write_free(office, "hand")
     office.pen.kill_hub()
     office.pen.start()
     wait_until(lambda: {"auto", "zero"} <= set(office.pen.agents()))
@@ -340,17 +341,17 @@ def test_c4_autostart_is_with_the_hub(office: Office) -> None:
 # ── changing the file ──
 
 
-def put(office: Office, name: str, fields: Any) -> tuple[int, dict[str, Any]]:
+def put(office: Desk, name: str, fields: Any) -> tuple[int, dict[str, Any]]:
     return office.ask("PUT", f"/agents/{name}/config", fields)
 
 
-def file_of(office: Office, name: str) -> Path:
+def file_of(office: Desk, name: str) -> Path:
     return office.pen.root / "agents" / f"{name}.yaml"
 
 
-def test_c5_what_holds_at_once_and_what_needs_a_start(shared: Office) -> None:
-    rosa = shared.seat("rosa")
-    port = shared.free_port()
+def test_c5_what_holds_at_once_and_what_needs_a_start(shared: Desk) -> None:
+    rosa = seat(shared, "rosa")
+    port = shared.pen.free_port()
     wanted = {"role": "rosa", "port": port, "labels": {"a": "b"}, "keep_open": True}
     status, done = put(shared, "rosa", wanted)
     assert (status, done["live"], done["restart"]) == (200, ["keep_open"], ["port", "labels"])
@@ -359,14 +360,14 @@ def test_c5_what_holds_at_once_and_what_needs_a_start(shared: Office) -> None:
     assert shared.status("rosa")["config"]["port"] == rosa.at_port.port
     shared.pen.client().post("agents", "rosa", "restart", grace=0)
     shared.wait_ready("rosa")
-    assert shared.seated("rosa", port).at_port.state() == "idle"
+    assert seated(shared, "rosa", port).at_port.state() == "idle"
     with pytest.raises(ConnectionRefusedError):
         rosa.at_port.state()
     assert shared.pen.agents()["rosa"]["labels"] == {"a": "b"}
 
 
 def test_c5_a_directory_for_sessions_holds_from_the_next_task_on(
-    shared: Office, tmp_path: Path
+    shared: Desk, tmp_path: Path
 ) -> None:
     shared.agent("rick", walls=False)
     done = put(shared, "rick", {"role": "rick", "session_dir": str(tmp_path / "new")})[1]
@@ -375,7 +376,7 @@ def test_c5_a_directory_for_sessions_holds_from_the_next_task_on(
     assert Path(found["directory"]).parent == tmp_path / "new"
 
 
-def test_c5_what_is_wrong_is_listed_and_nothing_is_written(shared: Office) -> None:
+def test_c5_what_is_wrong_is_listed_and_nothing_is_written(shared: Desk) -> None:
     shared.agent("sara", walls=False, env={"A": "s3cret-value"})
     before = file_of(shared, "sara").read_bytes()
     wrong = {"role": "sara", "claude": {"max_turns": 0}, "labels": 3, "x": 1}
@@ -395,7 +396,7 @@ def test_c5_what_is_wrong_is_listed_and_nothing_is_written(shared: Office) -> No
     assert list(file_of(shared, "sara").parent.glob("*sara*")) == [file_of(shared, "sara")]
 
 
-def test_c5_variables_are_never_shown_and_never_lost(shared: Office) -> None:
+def test_c5_variables_are_never_shown_and_never_lost(shared: Desk) -> None:
     shared.agent("tina", walls=False, env={"A": "v4lue-a", "B": "v4lue-b"})
 
     def kept() -> dict[str, str]:
@@ -423,7 +424,7 @@ def test_c5_variables_are_never_shown_and_never_lost(shared: Office) -> None:
     assert "v4lue" not in text
 
 
-def test_c5_a_broken_file_can_be_mended(shared: Office) -> None:
+def test_c5_a_broken_file_can_be_mended(shared: Desk) -> None:
     shared.agent("ugo", walls=False, env={"A": "x"})
     file_of(shared, "ugo").write_text("role: [ugo\n# a note\n")
     assert shared.status("ugo")["state"] == "idle"
@@ -438,8 +439,8 @@ def test_c5_a_broken_file_can_be_mended(shared: Office) -> None:
     assert shared.done(shared.give("ugo", "[[say hi]]"))["output"] == "hi"
 
 
-def test_c5_an_agent_without_a_file_can_get_one(shared: Office) -> None:
-    shared.team.role("plain", sandbox={"enabled": False})
+def test_c5_an_agent_without_a_file_can_get_one(shared: Desk) -> None:
+    shared.role("plain", sandbox={"enabled": False})
     assert shared.launch("vito", role="plain")[0] == 201
     shared.wait_ready("vito")
     shown = shared.ask("GET", "/agents/vito/config")[1]
@@ -448,7 +449,7 @@ def test_c5_an_agent_without_a_file_can_get_one(shared: Office) -> None:
     assert shared.ask("GET", "/agents/vito/config")[1]["has_file"] is True
 
 
-def test_c5_two_changes_at_once_are_both_whole(shared: Office) -> None:
+def test_c5_two_changes_at_once_are_both_whole(shared: Desk) -> None:
     shared.agent("wim", walls=False, env={"KEPT": "x"})
     work = [lambda n=n: put(shared, "wim", {"role": "wim", "max_retries": n}) for n in range(12)]
     assert {status for status, _ in together(*work)} == {200}
@@ -487,16 +488,16 @@ def test_c5_variables_that_nobody_knows_are_not_made_up(asked: Any, known: Any) 
 # ── leaving ──
 
 
-def drain(office: Office, name: str, **fields: Any) -> None:
+def drain(office: Desk, name: str, **fields: Any) -> None:
     status, answer = office.ask("POST", f"/agents/{name}/shutdown", fields)
     assert status == 202, answer
 
 
-def gone(office: Office, name: str) -> None:
+def gone(office: Desk, name: str) -> None:
     wait_until(lambda: not running(office, name), 30)
 
 
-def busy(office: Office, name: str, gate: str, **fields: Any) -> str:
+def busy(office: Desk, name: str, gate: str, **fields: Any) -> str:
     """A task that waits for `release(gate)`, and has said something."""
     prompt = f'[[say part ; tool Bash {{"command": "echo x"}} ; hold {gate} ; say whole]]'
     task = office.give(name, prompt, **fields)
@@ -504,8 +505,8 @@ def busy(office: Office, name: str, gate: str, **fields: Any) -> str:
     return task
 
 
-def test_c2_a_task_is_waited_for_and_no_other_is_taken(shared: Office) -> None:
-    anna = shared.seat("anna")
+def test_c2_a_task_is_waited_for_and_no_other_is_taken(shared: Desk) -> None:
+    anna = seat(shared, "anna")
     task = busy(shared, "anna", "anna")
     drain(shared, "anna", timeout_seconds=60)
     assert anna.at_port.state() == "draining"
@@ -527,8 +528,8 @@ def test_c2_a_task_is_waited_for_and_no_other_is_taken(shared: Office) -> None:
     assert "told to leave" not in states  # another life
 
 
-def test_c2_force_cancels_at_the_end(shared: Office) -> None:
-    shared.seat("bert")
+def test_c2_force_cancels_at_the_end(shared: Desk) -> None:
+    seat(shared, "bert")
     task = busy(shared, "bert", "bert")
     drain(shared, "bert", timeout_seconds=0.3, force=True)
     gone(shared, "bert")
@@ -536,8 +537,8 @@ def test_c2_force_cancels_at_the_end(shared: Office) -> None:
     assert "part" in shared.task(task)["output"]
 
 
-def test_c2_without_force_the_task_goes_on(shared: Office) -> None:
-    cora = shared.seat("cora")
+def test_c2_without_force_the_task_goes_on(shared: Desk) -> None:
+    cora = seat(shared, "cora")
     task = busy(shared, "cora", "cora")
     drain(shared, "cora", timeout_seconds=0.2)
 
@@ -562,7 +563,7 @@ def test_c2_without_force_the_task_goes_on(shared: Office) -> None:
 
 
 @pytest.mark.parametrize("force", [True, False])
-def test_c2_a_task_that_rests_is_completed(shared: Office, force: bool) -> None:
+def test_c2_a_task_that_rests_is_completed(shared: Desk, force: bool) -> None:
     name = f"dora-{force}".lower()
     shared.agent(name, walls=False)
     task = shared.give(name, "[[say first]]", keep_open=True)
@@ -573,8 +574,8 @@ def test_c2_a_task_that_rests_is_completed(shared: Office, force: bool) -> None:
     assert (found["state"], found["output"]) == ("completed", "first")
 
 
-def test_c2_asked_again_the_later_word_counts(shared: Office) -> None:
-    shared.seat("egon")
+def test_c2_asked_again_the_later_word_counts(shared: Desk) -> None:
+    seat(shared, "egon")
     task = busy(shared, "egon", "egon")
     drain(shared, "egon", timeout_seconds=3600)
     drain(shared, "egon", timeout_seconds=0, force=True)
@@ -582,8 +583,8 @@ def test_c2_asked_again_the_later_word_counts(shared: Office) -> None:
     assert shared.task(task)["state"] == "cancelled"
 
 
-def test_c2_a_stop_ends_a_drain(shared: Office) -> None:
-    shared.seat("fido")
+def test_c2_a_stop_ends_a_drain(shared: Desk) -> None:
+    seat(shared, "fido")
     task = busy(shared, "fido", "fido")
     drain(shared, "fido", timeout_seconds=3600)
     shared.pen.stop("fido")
@@ -594,7 +595,7 @@ def test_c2_a_stop_ends_a_drain(shared: Office) -> None:
 
 
 @pytest.mark.parametrize("way", ["shutdown", "stop"])
-def test_c2_of_tasks_given_while_it_leaves_none_is_lost(shared: Office, way: str) -> None:
+def test_c2_of_tasks_given_while_it_leaves_none_is_lost(shared: Desk, way: str) -> None:
     """Acknowledged is done, or cancelled with the agent that is stopped: whoever came too late was
     told."""
     ends = {"shutdown": {"completed"}, "stop": {"completed", "cancelled"}}[way]
@@ -616,8 +617,8 @@ def test_c2_of_tasks_given_while_it_leaves_none_is_lost(shared: Office, way: str
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_c2_draining_outlives_the_hub(office: Office, is_killed: bool) -> None:
-    amy = office.seat("amy")
+def test_c2_draining_outlives_the_hub(office: Desk, is_killed: bool) -> None:
+    amy = seat(office, "amy")
     task = busy(office, "amy", "gate")
     drain(office, "amy", timeout_seconds=3600)
     if is_killed:
@@ -640,8 +641,8 @@ def test_c2_draining_outlives_the_hub(office: Office, is_killed: bool) -> None:
 
 
 @pytest.mark.parametrize("force", [True, False])
-def test_c2_a_drain_that_ended_while_the_hub_was_away(office: Office, force: bool) -> None:
-    office.seat("amy")
+def test_c2_a_drain_that_ended_while_the_hub_was_away(office: Desk, force: bool) -> None:
+    seat(office, "amy")
     task = busy(office, "amy", "gate")
     drain(office, "amy", timeout_seconds=0.5, force=force)
     office.pen.kill_hub()
@@ -656,9 +657,9 @@ def test_c2_a_drain_that_ended_while_the_hub_was_away(office: Office, force: boo
     assert office.task(task)["state"] == ("cancelled" if force else "completed")
 
 
-def test_c2_a_stop_that_a_kill_cut_off_is_finished(office: Office) -> None:
+def test_c2_a_stop_that_a_kill_cut_off_is_finished(office: Desk) -> None:
     """The program ignores SIGTERM: so the hub dies while it waits."""
-    office.write_file("amy")
+    write_free(office, "amy")
     program = wrapper(office, "trap '' TERM", "stubborn")
     office.launch("amy", env={**office.pen.env, "BULLPEN_CLAUDE_BIN": str(program)})
     office.wait_ready("amy")

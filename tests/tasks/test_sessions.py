@@ -23,8 +23,8 @@ def test_t4_a_session_goes_on_in_another_task(any_desk: Desk) -> None:
     assert second["directory"] == first["directory"]
     assert second["task_id"] != first["task_id"]
     assert (Path(second["directory"]) / "copy").read_text() == "kept\n"
-    if any_desk.team.claude.model:
-        last = json.dumps(any_desk.team.claude.model.requests[-1].body)
+    if any_desk.claude.model:
+        last = json.dumps(any_desk.claude.model.requests[-1].body)
         assert "echo kept > file" in last
     # Each is told what it cost, not what the conversation has cost.
     assert second["cost_usd"] == pytest.approx(first["cost_usd"], rel=0.9)
@@ -76,7 +76,7 @@ def test_clean_up_never_takes_what_tasks_have_left(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     desk.agent("bob", walls=False)
     script = '[[tool Write {"file_path": "made", "content": "work"} ; say x]]'
-    desk.team.role("amy", sandbox={"enabled": False}, permission_mode="bypassPermissions")
+    desk.role("amy", sandbox={"enabled": False}, permission_mode="bypassPermissions")
     found = desk.done(desk.give("amy", script))
     made = Path(found["directory"]) / "made"
     assert made.read_text() == "work"

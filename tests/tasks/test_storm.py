@@ -21,10 +21,10 @@ import pytest
 from bullpen.client import wire
 from bullpen.errors import BullpenError
 from bullpen.paths import HUB
-from tests.engines.team import made_team
 from tests.hub.pen import Pen, factory_pid
 from tests.processes import kill
 from tests.tasks.counters import FINAL, Counting, patiently
+from tests.tasks.desk import made_desk
 from tests.waiting import wait_until
 
 TASKS, AGENTS, WALLED = 300, 20, 4
@@ -36,8 +36,8 @@ STORM_SECONDS = 120.0  # a bound, for a machine that is busy with others
 
 @pytest.fixture
 def counting(tmp_path: Path) -> Iterator[Counting]:
-    with made_team(tmp_path, "standin") as team:
-        yield Counting(team, tmp_path)
+    with made_desk(tmp_path) as desk:
+        yield Counting(desk, tmp_path)
 
 
 class Customers:
@@ -148,12 +148,12 @@ def test_t11_storm_of_kills_of_the_hub_loses_no_task_and_does_none_twice(
     starts, ends = counting.journal.counted("start"), counting.journal.counted("end")
     walled = 0
     for number, id in customers.taken.items():
-        task, name = counting.task(id), f"n{number}"
+        task, name = counting.desk.task(id), f"n{number}"
         if task["state"] == "cancelled":
             assert number % 15 == 7, task
             assert starts[name] <= 1
             continue
-        assert task["state"] == "completed", (task, counting.debug(id))
+        assert task["state"] == "completed", (task, counting.desk.debug(id))
         assert task["output"] == f"done {name}"
         assert [run["number"] for run in task["runs"]] == [1], task
         assert (starts[name], ends[name]) == (1, 1), name
@@ -167,7 +167,7 @@ def test_t11_storm_of_kills_of_the_hub_loses_no_task_and_does_none_twice(
 
 def given(counting: Counting, name: str, how_long: str = "hold", agent: str = "amy") -> str:
     """A task that is at work."""
-    id = counting.give(agent, f"[[count {name} {how_long}]]", env={"WORD": f"word-of-{name}"})
+    id = counting.desk.give(agent, f"[[count {name} {how_long}]]", env={"WORD": f"word-of-{name}"})
     wait_until(lambda: counting.journal.of(name) == ["start"])
     return id
 
@@ -176,7 +176,7 @@ def given(counting: Counting, name: str, how_long: str = "hold", agent: str = "a
 def amy(counting: Counting) -> Counting:
     """One agent."""
     counting.counter("amy", "amy")
-    counting.wait_ready("amy")
+    counting.desk.wait_ready("amy")
     return counting
 
 
@@ -184,7 +184,7 @@ def amy(counting: Counting) -> Counting:
 def either(counting: Counting, request: pytest.FixtureRequest) -> Counting:
     """One agent, without walls and then behind them."""
     counting.counter("amy", "amy", walls=request.param)
-    counting.wait_ready("amy")
+    counting.desk.wait_ready("amy")
     return counting
 
 
@@ -193,7 +193,7 @@ def test_t11_storm_of_kills_of_the_factory_loses_no_task(counting: Counting) -> 
     for name in names:
         counting.counter(name, "open")
     for name in names:
-        counting.wait_ready(name)
+        counting.desk.wait_ready(name)
     ids = []
     for number in range(40):
         body = {"prompt": f"[[count n{number} 0.1]]", "request": uuid.uuid4().hex}
@@ -207,7 +207,7 @@ def test_t11_storm_of_kills_of_the_factory_loses_no_task(counting: Counting) -> 
             killed.add(pid)
         wait_until(lambda: len(counting.journal.lines("start")) > begun)  # noqa: B023
     for id in ids:
-        assert [run["fault"] for run in counting.done(id)["runs"]] == [""]
+        assert [run["fault"] for run in counting.desk.done(id)["runs"]] == [""]
     assert len(killed) >= 4
     assert counting.finals() == Counter(ids)
     assert set(counting.journal.counted("start").values()) == {1}
@@ -219,10 +219,10 @@ def test_t11_killed_holder_is_lost_and_tried_again(either: Counting) -> None:
     either.kill_holder(id, 1)
     wait_until(lambda: either.journal.counted("start")["n1"] == 2)
     either.journal.release("n1")
-    found = either.done(id)
+    found = either.desk.done(id)
     assert [run["fault"] for run in found["runs"]] == ["lost", ""]
     assert found["output"] == "done n1"
-    assert either.moves(id) == ["queued", "working", "working", "completed"]
+    assert either.desk.moves(id) == ["queued", "working", "working", "completed"]
     either.assert_tidy()
 
 
@@ -231,7 +231,7 @@ def test_t11_hub_and_holder_killed_together_is_tried_again(either: Counting) -> 
     either.pen.kill_hub()
     either.kill_holder_of("amy", id, 1, "n1")
     either.journal.release("n1")
-    found = either.done(id)
+    found = either.desk.done(id)
     assert [run["fault"] for run in found["runs"]] == ["lost", ""]
     assert either.journal.of("n1") == ["start", "stale", "stale", "start", "end"]
     assert either.finals()[id] == 1
@@ -240,16 +240,16 @@ def test_t11_hub_and_holder_killed_together_is_tried_again(either: Counting) -> 
 
 def test_t11_holder_killed_each_time_is_lost_in_the_end(counting: Counting) -> None:
     counting.counter("amy", "amy", max_retries=1)
-    counting.wait_ready("amy")
+    counting.desk.wait_ready("amy")
     id = given(counting, "n1")
     counting.kill_holder(id, 1)
     wait_until(lambda: counting.journal.counted("start")["n1"] == 2)
     counting.kill_holder(id, 2)
-    found = counting.over(id)
+    found = counting.desk.over(id)
     assert (found["state"], found["error"]["type"]) == ("failed", "lost")
     assert counting.finals()[id] == 1
-    wait_until(lambda: counting.status("amy")["state"] == "idle")
-    assert counting.done(counting.give("amy", "[[count n2 0]]"))["output"] == "done n2"
+    wait_until(lambda: counting.desk.status("amy")["state"] == "idle")
+    assert counting.desk.done(counting.desk.give("amy", "[[count n2 0]]"))["output"] == "done n2"
 
 
 # ── the directory of sockets ──
@@ -266,11 +266,11 @@ def test_t11_task_outlives_the_directory_of_sockets(amy: Counting) -> None:
     id = given(amy, "n1")
     hub = amy.pen.pid
     wipe(amy.pen)
-    assert amy.task(id)["state"] == "working"
+    assert amy.desk.task(id)["state"] == "working"
     assert amy.pen.pid == hub
     amy.journal.release("n1")
-    assert amy.done(id)["output"] == "done n1"
-    assert amy.done(amy.give("amy", "[[count n2 0]]"))["output"] == "done n2"
+    assert amy.desk.done(id)["output"] == "done n1"
+    assert amy.desk.done(amy.desk.give("amy", "[[count n2 0]]"))["output"] == "done n2"
     assert amy.journal.of("n1") == ["start", "end"]
     amy.assert_tidy()
 
@@ -279,16 +279,16 @@ def test_t11_task_whose_socket_is_gone_is_cancelled(either: Counting) -> None:
     id = given(either, "n1")
     wipe(either.pen)
     either.pen.client().post("task", id, "cancel")
-    assert either.over(id, 25)["state"] == "cancelled"
+    assert either.desk.over(id, 25)["state"] == "cancelled"
     assert either.journal.of("n1") == ["start", "ended"]
     either.assert_tidy()
 
 
 def test_t7_task_whose_socket_is_gone_times_out(amy: Counting) -> None:
-    id = amy.give("amy", "[[count n1 hold]]", timeout_seconds=2)
+    id = amy.desk.give("amy", "[[count n1 hold]]", timeout_seconds=2)
     wait_until(lambda: amy.journal.of("n1") == ["start"])
     wipe(amy.pen)
-    found = amy.over(id, 25)
+    found = amy.desk.over(id, 25)
     assert (found["state"], found["error"]["type"]) == ("failed", "timeout")
     amy.assert_tidy()
 
@@ -299,11 +299,11 @@ def test_t11_task_is_found_again_after_a_kill_without_sockets(amy: Counting) -> 
     wipe(amy.pen)
     amy.pen.kill_hub()
     kill(factory)  # nobody can tell it to leave
-    assert amy.task(id)["state"] == "working"
+    assert amy.desk.task(id)["state"] == "working"
     amy.journal.release("n1")
-    assert amy.done(id)["output"] == "done n1"
+    assert amy.desk.done(id)["output"] == "done n1"
     assert amy.journal.of("n1") == ["start", "end"]
-    assert [run["fault"] for run in amy.task(id)["runs"]] == [""]
+    assert [run["fault"] for run in amy.desk.task(id)["runs"]] == [""]
     amy.assert_tidy()
 
 
@@ -314,7 +314,7 @@ def test_t11_hubs_started_at_once_do_each_task_once(counting: Counting) -> None:
     pen = counting.pen
     for name in ("amy", "bob"):
         counting.counter(name, "open")
-        counting.wait_ready(name)
+        counting.desk.wait_ready(name)
     ids = []
     for number in range(12):
         body = {"prompt": f"[[count n{number} 0.2]]", "request": uuid.uuid4().hex}
@@ -334,7 +334,7 @@ def test_t11_hubs_started_at_once_do_each_task_once(counting: Counting) -> None:
         wait_until(pen.answers)
         assert pen.lock_holders() == {hub.pid for hub in hubs if hub.poll() is None}
     for id in ids:
-        assert [run["fault"] for run in counting.done(id)["runs"]] == [""]
+        assert [run["fault"] for run in counting.desk.done(id)["runs"]] == [""]
     assert counting.finals() == Counter(ids)
     assert set(counting.journal.counted("start").values()) == {1}
     counting.assert_tidy()
@@ -390,7 +390,7 @@ class Reader:
 @pytest.mark.parametrize("how", ["restart", "kill"])
 def test_t8_hub_restarted_in_the_middle_of_tasks_loses_nothing(amy: Counting, how: str) -> None:
     amy.counter("bob", "bob")
-    amy.wait_ready("bob")
+    amy.desk.wait_ready("bob")
     id = given(amy, "n1", "talk")
     reader = Reader(amy.pen, id)
     ids = []
@@ -419,13 +419,13 @@ def test_t8_hub_restarted_in_the_middle_of_tasks_loses_nothing(amy: Counting, ho
     texts = [data["text"] for data in reader.of("text")]
     assert texts == ["at n1", *(f"n1 {number}" for number in range(1, len(texts)))]
     assert len(texts) > 30
-    assert amy.debug(id).rpartition('"text": "')[2].startswith(f'{texts[-1]}"')
+    assert amy.desk.debug(id).rpartition('"text": "')[2].startswith(f'{texts[-1]}"')
     marks = [mark for _, mark, _ in reader.events if mark]
     assert len(marks) == len(set(marks))
     assert len(reader.of("end")) == 1
     assert reader.of("end")[0]["output"] == "done n1"
     for each in (id, *ids):
-        assert [run["fault"] for run in amy.done(each)["runs"]] == [""]
+        assert [run["fault"] for run in amy.desk.done(each)["runs"]] == [""]
     assert amy.finals() == Counter([id, *ids])
     assert set(amy.journal.counted("start").values()) == {1}
     amy.assert_tidy()

@@ -75,16 +75,16 @@ class Follower:
 
 
 def test_t8_text_tools_and_usage_as_they_happen(any_desk: Desk) -> None:
-    any_desk.agent("amy", walls=any_desk.team.claude.model is not None)
+    any_desk.agent("amy", walls=any_desk.claude.model is not None)
     script = '[[say first ; tool Bash {"command": "echo one"} ; hold one ; say last]]'
     task = any_desk.give("amy", script, keep_open=True)
     live = Follower(any_desk, task)
-    any_desk.team.claude.wait_held("one")
+    any_desk.claude.wait_held("one")
     wait_until(lambda: bool(live.of("tool")))
     assert live.texts == ["first"]
     assert live.of("tool") == [{"tool": "Bash", "detail": "echo one"}]
     assert any_desk.task(task)["doing"] in ("Bash (echo one)", None)
-    any_desk.team.claude.release("one")
+    any_desk.claude.release("one")
     any_desk.wait(task, "idle")
     any_desk.go_on(task, "[[say another turn]]")
     any_desk.wait(task, "idle")
@@ -95,7 +95,7 @@ def test_t8_text_tools_and_usage_as_they_happen(any_desk: Desk) -> None:
     assert live.of("end")[0]["state"] == "completed"
     assert {"queued", "working", "idle", "completed"} >= {e["state"] for e in live.of("state")}
     assert len(live.of("begun")) == len(live.of("turn")) == 2
-    if any_desk.team.claude.model:
+    if any_desk.claude.model:
         assert sum(each["input_tokens"] for each in live.of("usage")) > 0
     assert len(set(live.ids)) == len(live.ids)
     late = Follower(any_desk, task)
@@ -138,13 +138,13 @@ def test_t8_many_lines_and_several_who_watch(desk: Desk) -> None:
 def test_t8_a_hub_with_a_quiet_task_is_quiet(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     task = desk.give("amy", "[[say x ; hold one ; say y]]", keep_open=True)
-    desk.team.claude.wait_held("one")
+    desk.claude.wait_held("one")
     watching = [Follower(desk, task) for _ in range(3)]
     wait_until(lambda: all(live.texts == ["x"] for live in watching))
     used = cpu_seconds(desk.pen.pid)
     quiet_for(3)
     assert cpu_seconds(desk.pen.pid) - used < 0.5
-    desk.team.claude.release("one")
+    desk.claude.release("one")
     desk.wait(task, "idle")
     used = cpu_seconds(desk.pen.pid)
     quiet_for(3)

@@ -32,9 +32,9 @@ def program_of(desk: Desk, task: str, number: int = 1) -> int:
 
 
 def test_t3_cancel_keeps_what_was_said(any_desk: Desk) -> None:
-    any_desk.agent("amy", walls=any_desk.team.claude.model is not None)
+    any_desk.agent("amy", walls=any_desk.claude.model is not None)
     task = any_desk.give("amy", '[[say so far ; tool Bash {"command": "true"} ; hold one]]')
-    any_desk.team.claude.wait_held("one")
+    any_desk.claude.wait_held("one")
     wait_until(lambda: "so far" in (any_desk.task(task)["output"] or ""))
     status, body = any_desk.ask("POST", f"/task/{task}/cancel")
     assert status == 200
@@ -44,12 +44,12 @@ def test_t3_cancel_keeps_what_was_said(any_desk: Desk) -> None:
     assert found["state"] == "cancelled"
     assert "so far" in found["output"]
     assert found["error"] is None
-    if any_desk.team.claude.model:  # the stand-in tells it only at the end
+    if any_desk.claude.model:  # the stand-in tells it only at the end
         assert found["token_usage"]["input"] > 0
     assert any_desk.moves(task) == ["queued", "working", "cancelling", "cancelled"]
     status, body = any_desk.ask("POST", f"/task/{task}/cancel")
     assert (status, body["error"], body["final_state"]) == (409, "already_completed", "cancelled")
-    any_desk.team.claude.release("one")
+    any_desk.claude.release("one")
     assert any_desk.done(any_desk.give("amy", "[[say next]]"))["output"] == "next"
     assert any_desk.pen.state("amy") == "idle"
 
@@ -112,9 +112,9 @@ def test_t5_continued_three_times_and_ended(any_desk: Desk) -> None:
         assert (answer["task_id"], answer["state"]) == (task, "working")
         found = any_desk.wait(task, "idle")
         assert (found["output"], found["turns"], len(found["runs"])) == (word, number, number)
-    if any_desk.team.claude.model is not None:
+    if any_desk.claude.model is not None:
         # The model is shown the whole conversation: it is one.
-        last = json.dumps(any_desk.team.claude.model.requests[-1].body)
+        last = json.dumps(any_desk.claude.model.requests[-1].body)
         assert all(f"[[say {word}]]" in last for word in ("one", "two", "three", "four"))
     costs = [run["usd"] for run in found["runs"]]
     assert all(cost == pytest.approx(costs[0], rel=0.9) for cost in costs)
@@ -132,11 +132,11 @@ def test_t5_continued_three_times_and_ended(any_desk: Desk) -> None:
 def test_t5_a_task_that_works_takes_no_further_turn(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     task = desk.give("amy", "[[hold one ; say x]]", keep_open=True)
-    desk.team.claude.wait_held("one")
+    desk.claude.wait_held("one")
     for verb, fields in (("end", None), ("continue", {"prompt": "x"})):
         status, body = desk.ask("POST", f"/task/{task}/{verb}", fields)
         assert (status, body["error"], body["task_id"]) == (409, "task_in_progress", task)
-    desk.team.claude.release("one")
+    desk.claude.release("one")
     desk.wait(task, "idle")
     assert desk.cancel(task)["state"] == "cancelled"
 
@@ -210,21 +210,21 @@ result(conversation, total_cost_usd=0.25)
 
 
 def test_t7_time_is_over_and_what_was_said_is_kept(any_desk: Desk) -> None:
-    any_desk.agent("amy", walls=any_desk.team.claude.model is not None)
-    seconds = 8 if any_desk.team.claude.model else 2
+    any_desk.agent("amy", walls=any_desk.claude.model is not None)
+    seconds = 8 if any_desk.claude.model else 2
     script = '[[say so far ; tool Bash {"command": "true"} ; hold one]]'
     task = any_desk.give("amy", script, timeout_seconds=seconds)
-    any_desk.team.claude.wait_held("one")
+    any_desk.claude.wait_held("one")
     found = any_desk.over(task)
     assert found["state"] == "failed"
     assert found["error"] == {"type": "timeout", "message": f"it took longer than {seconds} s"}
     assert "so far" in found["output"]
-    if any_desk.team.claude.model:  # the stand-in tells it only at the end
+    if any_desk.claude.model:  # the stand-in tells it only at the end
         assert found["token_usage"]["input"] > 0
     assert seconds <= found["duration_seconds"] < seconds + 8
     assert len(found["runs"]) == 1
     wait_until(lambda: any_desk.pen.state("amy") == "idle")
-    any_desk.team.claude.release("one")
+    any_desk.claude.release("one")
 
 
 def test_t7_the_task_s_time_the_agent_s_and_the_default(desk: Desk) -> None:
@@ -288,7 +288,7 @@ def test_t7_one_that_does_not_listen_is_killed(desk: Desk) -> None:
 def test_t7_a_clock_that_is_set_ends_no_task_and_spares_none(desk: Desk) -> None:
     offset = desk.pen.root / "offset"
     offset.write_text("0")
-    hold, let = desk.team.claude.wait_held, desk.team.claude.release
+    hold, let = desk.claude.wait_held, desk.claude.release
     with scripted_hub(desk.pen, CLOCK, str(offset)):
         desk.agent("amy", walls=False)
         task = desk.give("amy", "[[hold one ; say so far ; hold two ; say x]]", timeout_seconds=99)

@@ -91,7 +91,7 @@ def test_x2_a_role_may_make_its_own_directory_read_only(desk: Desk, checkout: Pa
         "read_only_paths": [
             ".",
             str(Path(__file__).parents[2]),
-            str(desk.team.claude.program.parent),
+            str(desk.claude.program.parent),
         ]
     }
     desk.agent("amy", role={"sandbox": box})
@@ -138,11 +138,11 @@ def test_x3_a_task_fails_shut_and_says_what_to_do(desk: Desk, tmp_path: Path) ->
 
 @pytest.mark.usefixtures("no_namespaces")
 def test_x3_so_does_an_agent_in_a_terminal(desk: Desk) -> None:
-    desk.team.role("walled", sandbox={"enabled": True})
-    ran = desk.team.cli("run", "--role", "walled", "--name", "bob", "--detach")
+    desk.role("walled", sandbox={"enabled": True})
+    ran = desk.cli("run", "--role", "walled", "--name", "bob", "--detach")
     assert ran.code == 3
     assert NO_NAMESPACES in ran.err
-    assert "bob" not in desk.team.cli("list").out
+    assert "bob" not in desk.cli("list").out
 
 
 def test_x3_a_wall_that_breaks_while_it_is_built_is_no_way_out(desk: Desk, tmp_path: Path) -> None:

@@ -217,12 +217,12 @@ def test_t12_a_task_that_waits_for_a_directory_can_be_cancelled(desk: Desk) -> N
     place = desk.pen.root.parent / "project"
     place.mkdir()
     one = desk.give("amy", "[[hold one ; say x]]", workdir=str(place))
-    desk.team.claude.wait_held("one")
+    desk.claude.wait_held("one")
     two = desk.give("bob", "x", workdir=str(place))
     assert desk.cancel(two)["state"] == "cancelled"
     assert desk.done(desk.give("bob", "[[say free]]"))["output"] == "free"
     # Resting keeps the directory, too: its conversation is about what lies there.
-    desk.team.claude.release("one")
+    desk.claude.release("one")
     desk.done(one)
     three = desk.give("amy", "x", workdir=str(place), keep_open=True)
     desk.wait(three, "idle")
@@ -276,7 +276,7 @@ def test_t12_a_worktree_is_locked_while_a_task_works_there(desk: Desk) -> None:
     desk.agent("bob", walls=False)
     repo = make_repo(desk.pen.root.parent / "shop")
     one = desk.give("amy", "[[hold one ; say x]]", repo=str(repo), worktree="b")
-    desk.team.claude.wait_held("one")
+    desk.claude.wait_held("one")
     name = Path(desk.task(one)["directory"]).name
     assert locked(desk, repo, name) == LOCK_REASON
     with pytest.raises(worktrees.WorktreeError):
@@ -285,14 +285,14 @@ def test_t12_a_worktree_is_locked_while_a_task_works_there(desk: Desk) -> None:
     desk.pen.kill_hub()
     assert locked(desk, repo, name) == LOCK_REASON
     desk.pen.start()
-    desk.team.claude.release("one")
+    desk.claude.release("one")
     desk.done(one)
     # The lock of who comes next is not lifted by who leaves.
-    desk.team.claude.wait_held("two")
+    desk.claude.wait_held("two")
     desk.wait(two, "working")
     wait_until(lambda: len(desk.pen.client().get("tasks")["tasks"]) == 1)
     assert locked(desk, repo, name) == LOCK_REASON
-    desk.team.claude.release("two")
+    desk.claude.release("two")
     desk.done(two)
     wait_until(lambda: locked(desk, repo, name) is None)
 
@@ -348,7 +348,7 @@ def test_t10_git_is_not_asked_about_a_repository_that_an_agent_made(desk: Desk) 
     ran.unlink(missing_ok=True)
     below = desk.done(desk.give("amy", "[[say x]]", workdir=str(inner)))
     # Nor of one in a terminal, behind walls.
-    desk.team.role("walled", agent_type="command", command=["cat"], sandbox={"enabled": True})
+    desk.role("walled", agent_type="command", command=["cat"], sandbox={"enabled": True})
     there = desk.pen.root.parent / "there"
     there.mkdir()
     walled = ("run", "--role", "walled", "--name", "bob", "--detach")
