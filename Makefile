@@ -1,17 +1,22 @@
 # Two commands do everything on a fresh machine: make demo, make test.
-.PHONY: demo test check bench lock setup
+.PHONY: demo test storm check bench lock setup
 VENV := .venv
 # Tests are rewritten when they are loaded, by every process of a run, unless that is kept.
 export PYTHONDONTWRITEBYTECODE =
 PY := $(VENV)/bin/python
+# For example -k NAME, or --shuffle SEED.
+PYTEST_FLAGS ?=
 
-setup: $(VENV)/.ready
+setup: $(VENV)/.ready-for-test
 
-$(VENV)/.ready: requirements/dev.txt pyproject.toml scripts/setup
-	./scripts/setup $(VENV)
+$(VENV)/.ready-for-demo: requirements/run.txt pyproject.toml scripts/setup
+	@./scripts/setup $(VENV) demo
 
-demo: setup
-	./scripts/demo $(VENV)/bin/bullpen
+$(VENV)/.ready-for-test: requirements/dev.txt pyproject.toml scripts/setup
+	@./scripts/setup $(VENV) test
+
+demo: $(VENV)/.ready-for-demo
+	@./scripts/demo $(VENV)/bin/bullpen
 
 check: setup
 	$(VENV)/bin/ruff format --check .
@@ -19,16 +24,21 @@ check: setup
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(PY) -m compileall -q src tests
-	$(PY) -m pytest -n 2 -m "not slow"
+	$(PY) -m pytest -n 2 -m "not slow and not storm" $(PYTEST_FLAGS)
 
 test: check
-	$(PY) -m pytest -n 4 --dist worksteal -m slow --durations=120 --durations-min=3
+	$(PY) -m pytest -n 4 --dist worksteal -m "slow and not storm" --durations=10 $(PYTEST_FLAGS)
+
+storm: setup
+	$(PY) -m pytest -n 4 --dist worksteal -m storm --durations=10 $(PYTEST_FLAGS)
 
 bench: setup
 	$(PY) -m bench
 
+COMPILE := $(VENV)/bin/pip-compile -q --allow-unsafe --generate-hashes --strip-extras --no-header \
+  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+
 lock:
 	$(VENV)/bin/pip install -q pip-tools
-	$(VENV)/bin/pip-compile -q --allow-unsafe --generate-hashes --strip-extras --no-header \
-	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	  -o requirements/dev.txt pyproject.toml requirements/dev.in
+	$(COMPILE) -o requirements/dev.txt pyproject.toml requirements/dev.in
+	$(COMPILE) -c requirements/dev.txt -o requirements/run.txt pyproject.toml requirements/run.in
