@@ -16,43 +16,11 @@ from tests import forked
 from tests.commands import BULLPEN, Ran
 from tests.homes import STARTER
 
-# Of the tests that start hubs, terminals and engines, these are quick enough for `make check`.
-QUICK: dict[str, tuple[str, ...]] = {
-    "engines": (),
-    "terminal": ("_keys", "_title", "_undo", "_cast", "_plain", "_screen", "_row", "_log_files"),
-    "hub": (
-        "test_store.py",
-        "test_state_files.py",
-        "test_feed.py",
-        "test_b2_killed_hub_finds_its_agents_again",
-    ),
-    "api": ("test_format.py",),
-    "holder": ("_holder_log",),
-    "sandboxes": ("test_policy.py",),
-    "tasks": (),
-}
-# Of the others, those that start many commands.
-SLOW = (
-    *("test_role_commands", "test_doctor", "test_trust", "test_auth", "test_completion"),
-    *("test_remove", "test_create", "test_validate", "test_fast_messages", "test_init"),
-    *("test_pod_attach", "test_pool", "test_prepare", "test_ensure", "test_cleanup"),
-)
-
-
 forked.install()
 
 # Of a shell's background job SIGINT is ignored, by all that it starts, too; tests press Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        quick = QUICK.get(item.path.parent.name)
-        is_named = item.path.stem in SLOW
-        if is_named or (quick is not None and not any(word in item.nodeid for word in quick)):
-            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

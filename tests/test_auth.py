@@ -25,6 +25,8 @@ from bullpen.paths import Home
 from tests.commands import BULLPEN, Ran
 from tests.engines.cli import program
 
+pytestmark = pytest.mark.slow
+
 Bullpen = Callable[..., Ran]
 VALUE = "sk-ant-oat01-" + "Secret_" * 10 + "-wxyz"
 
@@ -767,7 +769,6 @@ def run_real(name: str, words: list[str], directory: Path, env: dict[str, str]) 
     return {value for value in Refusing.seen if value}
 
 
-@pytest.mark.slow
 def test_e2_real_claude_shows_its_login_and_nothing_before(pen: Home, tmp_path: Path) -> None:
     terminal = AtTerminal(
         *("auth", "claude"),
@@ -828,7 +829,6 @@ def test_f4_real_claude_takes_the_login_that_we_name(
         assert (login.kind, seen) == ("home", {"value-file"})
 
 
-@pytest.mark.slow
 def test_f4_real_codex_takes_the_key_from_what_we_give_it(
     pen: Home, tmp_path: Path, refusing: str
 ) -> None:

@@ -11,6 +11,8 @@ import pytest
 from bullpen.cli.main import VERBS
 from tests.commands import BULLPEN, Ran
 
+pytestmark = pytest.mark.slow
+
 Bullpen = Callable[..., Ran]
 
 

@@ -29,6 +29,8 @@ from bullpen.sandboxes import limits
 from tests.commands import Ran
 from tests.engines.cli import PINS, program
 
+pytestmark = pytest.mark.slow
+
 Bullpen = Callable[..., Ran]
 
 

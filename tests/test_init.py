@@ -18,6 +18,8 @@ from bullpen.homes import create_home, exclude_patterns
 from bullpen.paths import DIRECTORIES, find_home
 from tests.commands import BULLPEN, Ran
 
+pytestmark = pytest.mark.slow
+
 SPECIFIED = ["roles", "sessions", "sockets", "claude-config/default", "projects", "worktrees"]
 SPECIFIED += ["pods/roles", "pods/templates", "agents", "directors", "credentials", "logs"]
 SPECIFIED += ["instructions"]
@@ -221,7 +223,6 @@ while True:
 """
 
 
-@pytest.mark.slow
 def test_h4_init_killed_at_any_step_is_completed_by_the_next(
     repo: Path, starter: Path, bullpen: Callable[..., Ran]
 ) -> None:

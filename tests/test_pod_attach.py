@@ -19,6 +19,8 @@ from tests.commands import BULLPEN
 from tests.hub.pen import Pen, made_pen
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 SLOW = pytest.mark.slow
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 

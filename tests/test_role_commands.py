@@ -13,6 +13,8 @@ from bullpen.yamlfile import parse
 from tests.commands import Ran
 from tests.setting_keys import data_keys, model_keys, uncommented
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Ran]
 
 

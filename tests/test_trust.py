@@ -15,6 +15,8 @@ from bullpen.homes import create_home, exclude_patterns
 from bullpen.paths import Home
 from tests.commands import Ran
 
+pytestmark = pytest.mark.slow
+
 Bullpen = Callable[..., Ran]
 
 

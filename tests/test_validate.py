@@ -8,6 +8,8 @@ from bullpen.cli.commands.validate import kind_of
 from bullpen.yamlfile import parse
 from tests.commands import Ran
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Ran]
 
 

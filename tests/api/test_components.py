@@ -20,6 +20,8 @@ from tests.hub.pen import Pen
 from tests.processes import alive, kill
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def about(name: str = "telegram", **fields: Any) -> dict[str, Any]:
     given = {"kind": "bridge", "url": "http://127.0.0.1:9100", "version": "0.1.0"}

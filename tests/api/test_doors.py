@@ -19,6 +19,8 @@ from tests.hub.pen import Pen, made_pen
 from tests.processes import kill
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def agents_seen(door: Path) -> int:
     return ask(door, "GET", "/agents").status

@@ -19,6 +19,8 @@ from tests.api.inside import Inside
 from tests.api.table import TABLE
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 
 

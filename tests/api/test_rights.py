@@ -15,6 +15,8 @@ from tests.api.http import Answer, ask
 from tests.api.inside import Inside
 from tests.api.table import STREAM, TABLE, TERMINAL, filled, request
 
+pytestmark = pytest.mark.slow
+
 # What anybody may ask for; without a token less is said.
 OPEN = (("GET", "/status"), ("GET", "/agents/{name}/status"))
 ROWS = [pytest.param(route, id=f"{route[0]} {route[1]}") for route in TABLE]

@@ -2,6 +2,7 @@
 
 import contextlib
 
+import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as connect_websocket
 
@@ -11,6 +12,8 @@ from tests.api.agents import door_of, start_agent, token_of
 from tests.api.http import ask, connect, raw
 from tests.hub.pen import made_pen
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
 
 
 def test_b9_tokens_are_never_written_down() -> None:

@@ -18,6 +18,8 @@ from tests.api.inside import Inside
 from tests.hub.pen import Pen
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 Block = dict[str, str]
 
 
@@ -155,7 +157,6 @@ def test_b1_open_streams_do_not_hold_a_shutdown_up(pen: Pen) -> None:
     assert pen.logged("left")
 
 
-@pytest.mark.slow
 def test_b1_clients_that_do_not_read_do_not_hold_a_shutdown_up(pen: Pen) -> None:
     """A stream and a terminal whose buffers are full, and a request that never ends."""
     where = pen.home.socket(HUB)

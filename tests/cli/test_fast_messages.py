@@ -17,6 +17,8 @@ from bullpen.cli import fast
 from tests.commands import BULLPEN, Ran
 from tests.standin import Asked, StandIn, answer, says
 
+pytestmark = pytest.mark.slow
+
 Bullpen = Callable[..., Ran]
 ID = "m-0123456789ab"
 TEXT = "text=1&colour=0&columns=0"

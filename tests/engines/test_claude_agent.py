@@ -12,6 +12,8 @@ from tests.engines.team import Team
 from tests.processes import kill
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def test_e2_starts_without_a_dialog_and_works_through_a_turn(both: Team) -> None:
     amy = both.run()

@@ -25,6 +25,8 @@ from tests.engines.tools import Tools
 from tests.engines.tracing import contacted, strace
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = Path(__file__).with_name("samples")
 SILENT = "unknown (Codex says nothing before its first prompt)"
 ESCALATED = '"sandbox_permissions":"require_escalated","justification":"to see"'

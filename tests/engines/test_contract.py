@@ -21,6 +21,8 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.model.role import Role
 from bullpen.model.state import Idle
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = Path(__file__).with_name("samples")
 TOKEN = "bullpen-token-of-the-agent"
 KEYS = {

@@ -37,6 +37,8 @@ from tests.engines.script import PLAIN, BadScript, Cut, Hold, Say, Status, Think
 from tests.engines.tracing import contacted, strace
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 BYPASS = ("--permission-mode", "bypassPermissions")
 MANUAL = ("--permission-mode", "manual")
 TOUCH = '[[tool Bash {"command":"touch made"} ; say done]]'
@@ -495,7 +497,6 @@ def test_a_session_killed_before_its_first_prompt_was_written_is_lost(claude: Cl
 # -- only the real ones ----------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_cut_answer_is_asked_for_again(real: Claude, anthropic: FakeAnthropic) -> None:
     ran = real.run_headless("[[cut x1 ; say whole]]")
     assert (ran.code, ran.result["result"]) == (0, "whole")
@@ -505,7 +506,6 @@ def test_a_cut_answer_is_asked_for_again(real: Claude, anthropic: FakeAnthropic)
     assert ran.result["usage"]["input_tokens"] == anthropic.usage[0]
 
 
-@pytest.mark.slow
 def test_requests_are_recorded(real: Claude, anthropic: FakeAnthropic) -> None:
     script = '[[say a ; tool Bash {"command":"echo 1"} ; also Bash {"command":"echo 2"} ; say b]]'
     ran = real.run_headless(script, *BYPASS, "--model", "haiku")
@@ -517,7 +517,6 @@ def test_requests_are_recorded(real: Claude, anthropic: FakeAnthropic) -> None:
     assert (usage["input_tokens"], usage["output_tokens"]) == anthropic.usage
 
 
-@pytest.mark.slow
 def test_a_compaction_is_no_turn(real: Claude, anthropic: FakeAnthropic) -> None:
     with real.start(*MANUAL) as terminal:
         terminal.wait_ready()
@@ -541,7 +540,6 @@ def gemini(tmp_path: Path) -> Iterator[Gemini]:
         yield Gemini(tmp_path, model)
 
 
-@pytest.mark.slow
 def test_codex_runs_a_tool_and_resumes(codex: Codex) -> None:
     script = '[[think ; tool exec_command {"cmd":"echo hi >made"} ; say done]]'
     first = codex.run_headless(script, "--dangerously-bypass-approvals-and-sandbox")
@@ -563,7 +561,6 @@ def test_codex_fails(codex: Codex, script: str) -> None:
     assert (ran.code, len(ran.of("turn.failed"))) == (1, 1)
 
 
-@pytest.mark.slow
 def test_gemini_runs_a_tool_and_resumes(gemini: Gemini) -> None:
     session = str(uuid.uuid4())
     script = '[[tool run_shell_command {"command":"echo hi >made"} ; say done]]'
@@ -595,7 +592,6 @@ def test_nothing_but_loopback_is_contacted(
     assert contacted(traced) == {"127.0.0.1"}
 
 
-@pytest.mark.slow
 def test_nothing_but_loopback_is_contacted_from_a_terminal(real: Claude, traced: Path) -> None:
     real.under = strace(traced)
     with real.start(*MANUAL) as terminal:

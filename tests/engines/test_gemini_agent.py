@@ -23,6 +23,8 @@ from tests.engines.tools import Tools
 from tests.engines.tracing import contacted, strace
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = Path(__file__).with_name("samples")
 TOUCH = '[[tool run_shell_command {"command":"touch made"} ; say done]]'
 WAITING = '{"command":"sh wait.sh"}'

@@ -32,6 +32,8 @@ from tests.engines.fake_anthropic import FakeAnthropic, Writer
 from tests.engines.fake_model import Asked, Wire
 from tests.engines.fake_tools import FakeTools
 
+pytestmark = pytest.mark.slow
+
 CLAUDE = get_engine("claude")
 # Hooks that reach nobody, and a question that nobody answers: as if the hub were away for good.
 TOKEN = "bullpen_of-amy"

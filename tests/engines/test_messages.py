@@ -9,6 +9,8 @@ from tests.engines.team import Agent, Team
 from tests.processes import kill
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def seen(team: Team) -> str:
     """All that the model was ever told, in the last request of each conversation."""

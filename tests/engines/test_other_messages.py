@@ -15,6 +15,8 @@ from tests.engines.inbox import inbox, send, wait_delivered
 from tests.engines.team import Agent, Team, made_team
 from tests.waiting import quiet_for, wait_until
 
+pytestmark = pytest.mark.slow
+
 ECHO = {
     "codex": 'tool exec_command {"cmd":"echo x"}',
     "gemini": 'tool run_shell_command {"command":"echo x"}',

@@ -25,6 +25,8 @@ from tests.hub.asking import ROOT
 from tests.hub.pen import Pen, made_pen
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 DIALOG = "Do you want to proceed"
 BLOCKED = "blocked (permission: Bash)"
 

@@ -18,6 +18,8 @@ from tests.engines.team import Agent, Team
 from tests.processes import kill
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 PER_STATE = 20
 ODD = [
     "plain words",

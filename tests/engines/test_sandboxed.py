@@ -12,6 +12,8 @@ from tests.engines.team import Agent, Team
 from tests.tasks.desk import Desk
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 SECRET = "what-only-the-person-may-read"
 
 

@@ -23,6 +23,8 @@ from bullpen.model.agent import Agent
 from bullpen.model.role import Role
 from tests.engines.cli import program
 
+pytestmark = pytest.mark.slow
+
 SECRET = "the person's secret"
 TALKING = ("claude", "codex", "gemini")
 talking = pytest.mark.parametrize("name", TALKING)

@@ -11,6 +11,8 @@ from tests.engines.team import Team
 from tests.processes import kill
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 ASK = '[[tool Bash {"command":"touch made"} ; say done now]]'
 ESCAPE = "\x1b"
 

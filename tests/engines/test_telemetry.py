@@ -25,6 +25,8 @@ from tests.hub.pen import made_pen
 from tests.processes import kill
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 ALLOWED = {"allow": ["Bash"]}
 SOON = {"OTEL_METRIC_EXPORT_INTERVAL": "200", "OTEL_LOGS_EXPORT_INTERVAL": "100"}
 

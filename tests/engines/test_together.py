@@ -10,6 +10,8 @@ from tests.engines.fake_model import INPUT_TOKENS, OUTPUT_TOKENS
 from tests.engines.team import Team
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 TEN = [f"a{number}" for number in range(10)]
 CALLS = " ; ".join(f'tool Bash {{"command":"echo {word}"}}' for word in ("one", "two", "three"))
 

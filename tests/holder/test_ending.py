@@ -15,6 +15,8 @@ from tests.modes import mode_of
 from tests.processes import alive
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 DEAF = RAW + "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; os.write(1, b'READY');"
 
 # Starts the four kinds of processes that outlive a killed group, and notes their pids.
@@ -114,7 +116,6 @@ def test_k4_the_last_output_is_short_text(factory: Factory) -> None:
     assert silent.wait_gone()["last_output"] == ""
 
 
-@pytest.mark.slow
 def test_k3_nothing_that_was_written_before_the_end_is_lost(factory: Factory) -> None:
     for number in range(30):
         mode = ("pty", "pipe")[number % 2]
@@ -123,7 +124,6 @@ def test_k3_nothing_that_was_written_before_the_end_is_lost(factory: Factory) ->
         assert holder.log() == b"x" * 3000 + b"END", (number, mode)
 
 
-@pytest.mark.slow
 def test_k4_a_program_that_ends_at_once_is_noticed_also_under_load(factory: Factory) -> None:
     for holder in [factory.hold(["/bin/true"]) for _ in range(40)]:
         assert holder.wait_gone()["code"] == 0
@@ -180,7 +180,6 @@ def test_k4_stop_without_fields_has_a_grace(factory: Factory) -> None:
     assert client.read_until("E").json["signal"] == signal.SIGTERM
 
 
-@pytest.mark.slow
 def test_k4_a_program_that_ignores_sigterm_is_killed_after_the_grace(factory: Factory) -> None:
     holder = factory.hold(python(DEAF + "signal.pause()\nwhile True: signal.pause()"))
     client = holder.ready()
@@ -235,7 +234,6 @@ def test_k4_who_got_no_signal_does_not_prolong_the_grace(factory: Factory) -> No
     assert_all_gone(factory, holder, {})
 
 
-@pytest.mark.slow
 def test_k4_the_others_of_the_group_have_the_whole_grace(factory: Factory) -> None:
     code = """
 bash -c 'trap "sleep 0.3; echo CLEAN >clean; exit" TERM; echo READY; while :; do sleep 0.05; done' &
@@ -323,7 +321,6 @@ def test_k4_an_old_exit_record_is_gone_or_replaced(factory: Factory) -> None:
     assert holder.wait_gone() == record
 
 
-@pytest.mark.slow
 def test_k4_a_client_that_reads_at_its_leisure_gets_the_end(factory: Factory) -> None:
     code = (
         RAW + "os.write(1, b'READY'); os.read(0, 1); [os.write(1, b'x' * 4000) for _ in range(250)]"
@@ -342,7 +339,6 @@ def test_k4_a_client_that_reads_at_its_leisure_gets_the_end(factory: Factory) ->
     assert slow.output == b"x" * 1_000_000
 
 
-@pytest.mark.slow
 def test_k4_the_end_is_not_kept_waiting_by_a_client_that_does_not_read(factory: Factory) -> None:
     code = (
         RAW + "os.write(1, b'READY'); os.read(0, 1); [os.write(1, b'x' * 4000) for _ in range(500)]"

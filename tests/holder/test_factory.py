@@ -24,6 +24,8 @@ from tests.processes import alive, children_of, process_state, ticks
 from tests.threads import meanwhile
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def said(factory: Factory, argv: list[str], **fields: Any) -> str:
     """What the program wrote until it ended."""
@@ -186,7 +188,6 @@ def test_k6_a_request_in_many_pieces_is_understood(factory: Factory) -> None:
         assert json.loads(line.recv(1000))["ok"]
 
 
-@pytest.mark.slow
 def test_k6_an_idle_factory_costs_no_cpu(factory: Factory) -> None:
     factory.hold(HEXER).ready()
     before = ticks(factory.pid)
@@ -648,7 +649,6 @@ def test_k5_a_file_that_is_no_socket_is_not_replaced(factory: Factory) -> None:
     assert path.read_text() == "text"
 
 
-@pytest.mark.slow
 def test_k5_a_program_that_ends_at_once_was_started(factory: Factory) -> None:
     for _ in range(10):
         holder = factory.hold(python(RAW + "os.write(1, b'x'); os._exit(7)"))

@@ -23,6 +23,8 @@ from tests.processes import alive, ticks
 from tests.threads import meanwhile
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def assert_well(client: Client) -> None:
     """The program still takes input and its output still comes."""
@@ -108,7 +110,6 @@ def test_k2_much_input_to_a_program_that_reads_late_is_complete(
         watcher.collect(want, 30)
 
 
-@pytest.mark.slow
 def test_k2_input_that_waits_for_the_program_costs_no_cpu(factory: Factory) -> None:
     holder = factory.hold(python(RAW + "os.write(1, b'READY'); signal.pause()"))
     client = holder.ready()
@@ -342,7 +343,6 @@ def test_k2_many_clients_see_the_same_and_all_may_type(factory: Factory) -> None
     assert clients[0].status()["clients"] == 30
 
 
-@pytest.mark.slow
 def test_k2_more_clients_than_descriptors_do_no_harm(bare_factory: Factory) -> None:
     bare_factory.start(before=("/bin/sh", "-c", 'ulimit -n 40; exec "$@"', "sh"))
     holder = bare_factory.hold(HEXER)
@@ -362,7 +362,6 @@ def test_k2_more_clients_than_descriptors_do_no_harm(bare_factory: Factory) -> N
     holder.connect()
 
 
-@pytest.mark.slow
 def test_k2_a_client_that_never_reads_stalls_nobody_and_comes_back(factory: Factory) -> None:
     data = noise(20_000_000)
     holder = factory.hold(python(PRINT_FILE + "os.read(0, 1)", file_of(factory, data)))
@@ -384,7 +383,6 @@ def test_k2_a_client_that_never_reads_stalls_nobody_and_comes_back(factory: Fact
     assert holder.log() == b"READY" + data
 
 
-@pytest.mark.slow
 def test_k2_a_client_that_only_asks_and_never_reads_costs_no_memory(factory: Factory) -> None:
     holder = factory.hold(HEXER)
     client, bad = holder.ready(), holder.connect(rcvbuf=4096)
@@ -400,7 +398,6 @@ def test_k2_a_client_that_only_asks_and_never_reads_costs_no_memory(factory: Fac
     wait_until(lambda: client.status()["clients"] == 1)
 
 
-@pytest.mark.slow
 def test_k2_a_client_that_reads_gets_all_while_another_does_not(factory: Factory) -> None:
     data = noise(5_000_000)
     holder = factory.hold(python(PRINT_FILE, file_of(factory, data)))
@@ -413,7 +410,6 @@ def test_k2_a_client_that_reads_gets_all_while_another_does_not(factory: Factory
     assert driver.output == data
 
 
-@pytest.mark.slow
 def test_k2_a_dropped_client_still_gets_its_answers_and_the_end(factory: Factory) -> None:
     data = noise(12_000_000)
     holder = factory.hold(python(PRINT_FILE + "os.read(0, 1)", file_of(factory, data)))
@@ -433,7 +429,6 @@ def test_k2_a_dropped_client_still_gets_its_answers_and_the_end(factory: Factory
     assert {frame.type for frame in slow.seen[after:]} == {"E"}
 
 
-@pytest.mark.slow
 def test_k2_slow_clients_that_leave_abruptly_do_no_harm(factory: Factory) -> None:
     data = noise(30_000_000)
     holder = factory.hold(python(PRINT_FILE, file_of(factory, data)))
@@ -458,7 +453,6 @@ def test_k2_slow_clients_that_leave_abruptly_do_no_harm(factory: Factory) -> Non
     assert holder.log() == b"READY" + data
 
 
-@pytest.mark.slow
 def test_k2_replay_and_live_output_meet_without_gap_or_repetition(factory: Factory) -> None:
     data = noise(6_000_000)
     program = python(PRINT_FILE + "os.read(0, 1)", file_of(factory, data))
@@ -864,7 +858,6 @@ def test_k1_a_holder_with_nothing_to_do_costs_no_cpu(factory: Factory, what: str
     assert alive(holder.child)
 
 
-@pytest.mark.slow
 def test_k6_a_holder_takes_little_memory(factory: Factory) -> None:
     def private(pid: int) -> int:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -899,7 +892,6 @@ def test_k1_an_odd_client_costs_no_cpu(factory: Factory, behaviour: str) -> None
     assert ticks(holder.pid) - before <= 1
 
 
-@pytest.mark.slow
 def test_k1_a_program_may_close_its_terminal_and_open_it_again(factory: Factory) -> None:
     code = """
 import os, sys, time

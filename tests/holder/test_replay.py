@@ -9,6 +9,8 @@ import pytest
 from tests.holder.client import MIB
 from tests.holder.feed import Feed
 
+pytestmark = pytest.mark.slow
+
 Feeds = Callable[..., Feed]
 
 LINES = b"".join(b"%06d some text on a line\r\n" % number for number in range(24_000))  # 600 KB
@@ -126,7 +128,6 @@ def test_k2_live_output_goes_on_where_the_replay_ends(feed: Feeds) -> None:
     assert shown == program.written
 
 
-@pytest.mark.slow
 def test_k2_modes_outlast_the_ring(feed: Feeds) -> None:
     program = feed()
     ons = [on for name, (on, _) in MODES.items() if name != "modifyOtherKeys, short"]
@@ -233,7 +234,6 @@ def test_k2_a_question_is_in_the_live_output_and_in_no_replay(feed: Feeds, what:
     assert program.replay() == b"before  after"
 
 
-@pytest.mark.slow
 def test_k2_a_question_that_is_cut_by_the_rings_start_is_not_asked_or_shown(feed: Feeds) -> None:
     program = feed(ring_bytes=1000)
     for query in QUERIES.values():

@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 # A holder whose loop breaks at once, in a process of its own: `hold` never returns.
 BROKEN = """
 import json, os, socket, sys

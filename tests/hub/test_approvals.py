@@ -26,6 +26,8 @@ from tests.processes import alive
 from tests.threads import together
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def asking(pen: Pen) -> Iterator[Asking]:

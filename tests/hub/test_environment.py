@@ -20,6 +20,8 @@ from tests.hub.pen import Pen, made_pen
 from tests.hub.programs import python
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 # Writes what it was born with to argv[1], and stays.
 TELL = """
 import json, os, sys, time

@@ -21,6 +21,8 @@ from tests.processes import alive
 from tests.waiting import wait_until
 from tests.worktrees.repos import commit, git, make_repo
 
+pytestmark = pytest.mark.slow
+
 TREE = "worktree: {enabled: true, branch_from: main}"
 
 

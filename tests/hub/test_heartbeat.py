@@ -9,6 +9,8 @@ import pytest
 from tests.hub.pen import Pen
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 # Prints every line that it is told; says by hooks that it is idle.
 ECHO = """
 import subprocess, sys

@@ -30,6 +30,8 @@ from tests.tasks.windows import Windows
 from tests.waiting import wait_until
 from tests.worktrees.repos import git, make_repo
 
+pytestmark = pytest.mark.slow
+
 KILLS = 20
 AGENTS = 50
 STORM_SECONDS = 65.0  # fewer kills on a machine that is busy with others
@@ -179,7 +181,6 @@ def test_b2_end_that_a_killed_hub_saw_is_recorded_once(pen: Pen, moment: str) ->
     assert_sound(pen)
 
 
-@pytest.mark.slow
 def test_b2_restart_whose_hub_is_killed_loses_nothing(pen: Pen) -> None:
     pen.run(name="again")
     env = (pen.session("again") / "private" / "env").read_bytes()
@@ -195,7 +196,6 @@ def test_b2_restart_whose_hub_is_killed_loses_nothing(pen: Pen) -> None:
         assert kinds["agent.stopped"] <= 1, run
 
 
-@pytest.mark.slow
 def test_b1_hub_told_to_stop_takes_a_start_under_way_back(pen: Pen, tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo")
     (pen.root / "roles" / "slow.yaml").write_text(
@@ -221,7 +221,6 @@ def test_b1_hub_told_to_stop_takes_a_start_under_way_back(pen: Pen, tmp_path: Pa
     assert_sound(pen)
 
 
-@pytest.mark.slow
 def test_b1_hub_told_to_stop_does_not_wait_for_an_endless_set_up(pen: Pen, tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo")
     note = tmp_path / "at"
@@ -365,7 +364,6 @@ def assert_counted(text: bytes) -> int:
     return len(lines)
 
 
-@pytest.mark.slow
 def test_k1_storm_of_kills_of_the_hub(pen: Pen, tmp_path: Path) -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
@@ -437,7 +435,6 @@ def test_k1_storm_of_kills_of_the_hub(pen: Pen, tmp_path: Path) -> None:
     assert len(lines) >= storm.typed
 
 
-@pytest.mark.slow
 def test_k6_storm_of_kills_of_the_factory(pen: Pen) -> None:
     pen.start()
     for number in range(10):
@@ -472,7 +469,6 @@ def test_k6_storm_of_kills_of_the_factory(pen: Pen) -> None:
 SPAWNED = "bullpen.hub.factory:Factory._spawn:1:after"
 
 
-@pytest.mark.slow
 def test_k6_factory_of_a_killed_hub_that_comes_late_does_not_keep_the_next_from_starting(
     pen: Pen, tmp_path: Path
 ) -> None:
@@ -545,7 +541,6 @@ def test_k2_stopped_client_stalls_neither_the_program_nor_others(pen: Pen) -> No
             watcher.stdout.close()
 
 
-@pytest.mark.slow
 def test_b1_restarts_of_the_hub_fail_no_command(pen: Pen) -> None:
     pen.run(*counter(0.05), name="c0")
     storm = Storm(pen, 1)

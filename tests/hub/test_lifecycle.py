@@ -25,6 +25,8 @@ from tests.threads import together
 from tests.waiting import wait_until
 from tests.worktrees.repos import git, make_repo
 
+pytestmark = pytest.mark.slow
+
 TREE_ROLE = """\
 name: {name}
 agent_type: command
@@ -44,33 +46,6 @@ def tokens_of(pen: Pen) -> list[str]:
 
 
 # ── the whole way ──
-
-
-def test_b2_killed_hub_finds_its_agents_again_and_stops_them() -> None:
-    with made_pen() as pen:
-        ran = pen.cli("run", "--", *SLEEP)
-        assert (ran.code, ran.err) == (0, ""), ran
-        assert "sleep started" in ran.out
-        program, first = pen.program("sleep"), pen.pid
-        assert pen.hub_pids() == pen.lock_holders() == {first}
-        assert "unknown (it reports no state)" in pen.cli("list").out
-        pen.kill_hub()
-        assert alive(program)
-        listed = pen.cli("list")
-        assert (listed.code, listed.err) == (0, "")
-        assert re.search(r"^sleep +command +unknown \(it reports no state\)$", listed.out, re.M)
-        assert alive(program)
-        assert pen.pid != first
-        assert pen.agents()["sleep"]["running"]
-        stopped = pen.cli("stop", "sleep")
-        assert (stopped.code, stopped.out) == (0, "sleep stopped · exited (signal 15)\n")
-        assert not alive(program)
-        assert not (pen.root / "sockets" / "agent.sleep.sock").exists()
-        counted = Counter(event["kind"] for event in pen.events("sleep"))
-        assert counted["agent.starting"] == counted["agent.started"] == 1
-        assert counted["agent.stopping"] == counted["agent.stopped"] == 1
-        assert pen.cli("hub", "stop").out == "hub stopped; agents go on\n"
-        wait_until(lambda: pen.processes() == {})
 
 
 @pytest.fixture(scope="module")
@@ -334,7 +309,6 @@ def test_b8_restart_keeps_identity_environment_and_token(tidy: Pen) -> None:
     assert started == [first["run"], second["run"]]
 
 
-@pytest.mark.slow
 def test_b8_restart_does_not_trip_over_a_client_that_reads_nothing(tidy: Pen) -> None:
     flood = python("import os\nwhile True: os.write(1, b'x' * 65536)")
     tidy.run(*flood, name="flood")
@@ -449,7 +423,6 @@ def test_b3_events_of_a_run_are_told_once_and_in_order(tidy: Pen) -> None:
     assert states == ["starting", "unknown", "exited"]
 
 
-@pytest.mark.slow
 def test_h8_homes_do_not_touch_each_other(tidy: Pen) -> None:
     with made_pen(with_port=False) as other:
         tidy.run(name="same")

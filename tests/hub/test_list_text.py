@@ -24,6 +24,8 @@ from tests.hub.pen import Pen, made_pen
 from tests.hub.pods_support import write_role, write_template
 from tests.hub.programs import SLEEP
 
+pytestmark = pytest.mark.slow
+
 MORNING = [
     live("amy", Blocked(on="permission", tool="Bash"), role="coder", branch="amy", ago=12),
     live("developer", Idle(), "csv-export", "developer", "csv.dev", ago=40),

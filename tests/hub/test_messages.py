@@ -23,6 +23,8 @@ from tests.hub.programs import python
 from tests.threads import together
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 ID = r"m-[0-9a-f]{12}"
 # Says each line that it is given, as Python writes it.
 SAYS = "import sys\nfor line in sys.stdin: print('GOT', ascii(line), flush=True)\nprint('END')"

@@ -31,6 +31,8 @@ from tests.threads import together
 from tests.waiting import wait_until
 from tests.worktrees.repos import commit, git, make_repo
 
+pytestmark = pytest.mark.slow
+
 SLOW = pytest.mark.slow
 Scene = tuple[Pen, Path, dict[str, str], dict[str, Any]]
 TREE = "worktree: {enabled: true, branch_from: main}"

@@ -24,6 +24,8 @@ from tests.hub.pen import Pen
 from tests.processes import alive
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 # Notes how it was called, then does what the file `script` in its directory says.
 PROGRAM = """\
 #!{python}

@@ -12,6 +12,8 @@ import pytest
 from bullpen.hub.tunnels import Tunnels
 from bullpen.paths import Home, make_directories
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 30.0
 
 

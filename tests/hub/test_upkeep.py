@@ -23,6 +23,8 @@ from tests.hub.programs import SLEEP
 from tests.waiting import wait_until
 from tests.worktrees.repos import commit, git, make_repo
 
+pytestmark = pytest.mark.slow
+
 TREE = "worktree: {enabled: true, branch_from: main}"
 NOW = 1_800_000_000.0
 HOUR = 3600.0

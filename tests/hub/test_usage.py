@@ -35,6 +35,8 @@ from tests.processes import kill
 from tests.prometheus import read_prometheus
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 KINDS = {"json": "application/json", "protobuf": "application/x-protobuf"}
 
 

@@ -16,6 +16,8 @@ from bullpen.sandboxes.prepare import remove_planted
 from tests.sandboxes.place import PYTHON, Place, as_user
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def remote(place: Place) -> Path:

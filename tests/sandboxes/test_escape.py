@@ -30,6 +30,8 @@ from tests.sandboxes.attacks import ATTACKS, SECRET, Attack
 from tests.sandboxes.place import PYTHON, Place
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 libc = ctypes.CDLL(None, use_errno=True)
 MODES = ("pipes", "terminal")
 

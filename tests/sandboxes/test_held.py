@@ -13,6 +13,8 @@ from tests.processes import alive
 from tests.sandboxes.place import Place, made
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 MODES = ("pty", "pipe")
 
 

@@ -12,6 +12,8 @@ from bullpen.sandboxes.limits import Group, Limits
 from tests.sandboxes.place import Place, as_user
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def machine(root: Path, cgroup: str, mounts: list[tuple[str, str, str, Path]]) -> Path:
     """Our directory in /proc: type, options, root and point of each mount."""

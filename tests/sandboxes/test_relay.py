@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bullpen.sandboxes.base import Network, Policy
 from tests.sandboxes.place import PYTHON, Place
+
+pytestmark = pytest.mark.slow
 
 HUB, PROXY, NEAR = 4001, 4002, 4003
 

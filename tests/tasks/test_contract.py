@@ -12,6 +12,8 @@ from tests.tasks.desk import Desk
 from tests.tasks.office import OVER, Seated, Side, made_office, running, seat, seated
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 PUBLIC = {"type", "interfaces", "name", "version", "state", "uptime_seconds", "home_id"}
 STATUS = PUBLIC | {"pid", "current_task", "config", "sandbox", "log"}
 ERROR = {"error", "message", "details"}

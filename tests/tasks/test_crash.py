@@ -21,6 +21,8 @@ from tests.tasks.windows import Windows
 from tests.waiting import quiet_for, wait_until
 from tests.worktrees.repos import git, make_repo
 
+pytestmark = pytest.mark.slow
+
 HUB = "bullpen.hub"
 ROWS, DRIVER, TASKS = f"{HUB}.task_rows:TaskRows", f"{HUB}.task_driver:Driver", f"{HUB}.tasks:Tasks"
 RUNS, PLAN, PLACES = f"{HUB}.runs", f"{HUB}.run_plan", f"{HUB}.workspaces"

@@ -15,6 +15,8 @@ from tests.api.http import ask, raw
 from tests.tasks.desk import Desk
 from tests.tasks.office import OVER, made_office, seat, seated
 
+pytestmark = pytest.mark.slow
+
 NO_TASK = "t-000000000000"
 ODD = {
     "up": "..",

@@ -15,6 +15,8 @@ from tests.api.http import Client, connect
 from tests.tasks.office import OVER, made_office, running, seat, write_free
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 NARROW = Settings(discovery=Discovery(port_range="1-1"))
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.tasks.desk import Desk
 
+pytestmark = pytest.mark.slow
+
 
 def program(desk: Desk, *command: str, **file: Any) -> str:
     role = {"agent_type": "command", "command": list(command)}

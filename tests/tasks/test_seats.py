@@ -22,6 +22,8 @@ from tests.tasks.office import OVER, made_office, running, seat, seated, write_f
 from tests.threads import together
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Desk]:

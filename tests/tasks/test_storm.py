@@ -27,6 +27,8 @@ from tests.tasks.counters import FINAL, Counting, patiently
 from tests.tasks.desk import made_desk
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 TASKS, AGENTS, WALLED = 300, 20, 4
 KILLS = 10
 FIRST, MORE = 60, 24  # tasks given at the beginning, and after each kill

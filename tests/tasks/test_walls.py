@@ -11,6 +11,8 @@ from bullpen.hub.walls import _prefixes, entry_roots
 from bullpen.sandboxes import limits
 from tests.tasks.desk import Desk
 
+pytestmark = pytest.mark.slow
+
 PERSON = Path("/home/me")
 WHO = ("-c", "user.name=me", "-c", "user.email=me@example.com")
 NO_NAMESPACES = "bwrap: No permissions to create new namespace, likely because the kernel does not"

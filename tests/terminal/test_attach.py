@@ -16,6 +16,8 @@ from tests.waiting import wait_until
 
 from .programs import DETACHED, FLOOD, LOUD, slow
 
+pytestmark = pytest.mark.slow
+
 
 def test_a1_keys_and_output_go_through(stage: Stage) -> None:
     stage.agent("amy", shell('stty -echo; echo READY; read line; echo "got: $line"; read line'))
@@ -28,7 +30,6 @@ def test_a1_keys_and_output_go_through(stage: Stage) -> None:
     assert person.settings == person.before
 
 
-@pytest.mark.slow
 def test_a1_the_agent_goes_on_and_is_shown_again_at_the_next_attach(stage: Stage) -> None:
     holder = stage.agent("amy", HEXER)
     first = stage.person("attach", "amy")
@@ -42,7 +43,6 @@ def test_a1_the_agent_goes_on_and_is_shown_again_at_the_next_attach(stage: Stage
     second.detach()
 
 
-@pytest.mark.slow
 def test_a1_the_program_has_the_size_of_the_terminal_and_its_changes(stage: Stage) -> None:
     stage.agent("amy", SIZER)
     person = stage.person("attach", "amy", size=(30, 90))
@@ -80,7 +80,6 @@ def test_a1_mouse_and_paste_reach_the_program_as_they_are(stage: Stage) -> None:
     person.detach()
 
 
-@pytest.mark.slow
 def test_a1_escape_alone_gets_through(stage: Stage) -> None:
     stage.agent("amy", HEXER)
     person = stage.person("attach", "amy")
@@ -106,7 +105,6 @@ def test_a1_watching_types_nothing_and_changes_no_size(stage: Stage) -> None:
     assert modes_left_on(person.seen) == set()
 
 
-@pytest.mark.slow
 def test_a1_a_slow_terminal_is_attached_again_and_ends_up_right(stage: Stage) -> None:
     # More than the holder keeps for a client, while nobody reads the terminal.
     holder = stage.agent("amy", FLOOD)
@@ -122,7 +120,6 @@ def test_a1_a_slow_terminal_is_attached_again_and_ends_up_right(stage: Stage) ->
     person.detach()
 
 
-@pytest.mark.slow
 def test_a1_the_detach_key_is_a_setting(stage: Stage) -> None:
     (stage.root / "config.yaml").write_text("detach_key: ctrl-a\n")
     stage.agent("amy", HEXER)
@@ -134,7 +131,6 @@ def test_a1_the_detach_key_is_a_setting(stage: Stage) -> None:
     assert person.wait() == 0
 
 
-@pytest.mark.slow
 def test_a2_the_title_says_who_and_how_to_leave_and_goes_away(stage: Stage) -> None:
     stage.agent("amy", LOUD)
     person = stage.person("attach", "amy")
@@ -156,7 +152,6 @@ def test_a2_the_status_row_stays_and_the_program_has_one_row_less(stage: Stage) 
     assert modes_left_on(person.seen) == set()
 
 
-@pytest.mark.slow
 def test_a1_the_ssh_agent_of_the_person_is_pointed_at(stage: Stage, tmp_path: Path) -> None:
     stage.agent("amy", HEXER)
     person = stage.person("attach", "amy", SSH_AUTH_SOCK=str(tmp_path / "agent.1"))
@@ -165,7 +160,6 @@ def test_a1_the_ssh_agent_of_the_person_is_pointed_at(stage: Stage, tmp_path: Pa
     person.detach()
 
 
-@pytest.mark.slow
 def test_a1_stopped_and_continued_it_is_attached_anew(stage: Stage) -> None:
     stage.agent("amy", LOUD)
     person = stage.person("attach", "amy")
@@ -179,7 +173,6 @@ def test_a1_stopped_and_continued_it_is_attached_anew(stage: Stage) -> None:
     person.detach()
 
 
-@pytest.mark.slow
 def test_a1_a_client_that_waits_uses_no_processor(stage: Stage) -> None:
     holder = stage.agent("amy", FLOOD)
     idle = stage.person("attach", "amy")

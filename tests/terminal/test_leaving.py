@@ -16,6 +16,8 @@ from tests.waiting import wait_until
 
 from .programs import DETACHED, FLOOD, LOUD, slow
 
+pytestmark = pytest.mark.slow
+
 
 def test_a1_leaving_undoes_every_mode(stage: Stage) -> None:
     stage.agent("amy", LOUD)
@@ -30,7 +32,6 @@ def test_a1_leaving_undoes_every_mode(stage: Stage) -> None:
     assert person.settings == person.before
 
 
-@pytest.mark.slow
 def test_a1_a_quiet_program_leaves_a_terminal_undisturbed(stage: Stage) -> None:
     stage.agent("amy", HEXER)
     person = stage.person("attach", "amy")
@@ -53,7 +54,6 @@ def test_a1_a_client_that_is_told_to_end_restores_the_terminal(stage: Stage, num
     assert alive(holder.child)
 
 
-@pytest.mark.slow
 def test_a1_reset_repairs_what_a_killed_client_left(stage: Stage) -> None:
     stage.agent("amy", LOUD)
     person = stage.person("attach", "amy")
@@ -117,7 +117,6 @@ def test_a1_the_end_of_the_program_is_told(stage: Stage) -> None:
     assert person.settings == person.before
 
 
-@pytest.mark.slow
 def test_a1_so_is_a_signal(stage: Stage) -> None:
     stage.agent("amy", shell("echo READY; read line; kill -9 $$"))
     person = stage.person("attach", "amy")
@@ -127,7 +126,6 @@ def test_a1_so_is_a_signal(stage: Stage) -> None:
     assert b"amy ended: signal 9 (SIGKILL)" in person.seen
 
 
-@pytest.mark.slow
 def test_a1_a_holder_that_is_killed_is_told_from_an_end(stage: Stage) -> None:
     holder = stage.agent("amy", LOUD)
     person = stage.person("attach", "amy")
@@ -139,7 +137,6 @@ def test_a1_a_holder_that_is_killed_is_told_from_an_end(stage: Stage) -> None:
     assert person.settings == person.before
 
 
-@pytest.mark.slow
 def test_a1_the_detach_key_works_while_the_terminal_takes_nothing(stage: Stage) -> None:
     holder = stage.agent("amy", FLOOD)
     person = stage.person("attach", "amy")
@@ -154,7 +151,6 @@ def test_a1_the_detach_key_works_while_the_terminal_takes_nothing(stage: Stage) 
     assert DETACHED in person.seen
 
 
-@pytest.mark.slow
 def test_a1_a_terminal_that_goes_away_ends_the_client_and_not_the_agent(stage: Stage) -> None:
     holder = stage.agent("amy", LOUD)
     person = stage.person("attach", "amy")

@@ -20,6 +20,8 @@ from tests.terminal.person import SECONDS
 from tests.terminal.stage import Stage
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 COLOURED = shell(r"printf '\033[1;31mred\033[0m w\303\266rld\r\n10%%\r100%%\n'")
 
 
@@ -63,7 +65,6 @@ def test_k3_logs_are_text_or_bytes(stage: Stage) -> None:
     assert b"\x1b[1;31m" in holder.log()
 
 
-@pytest.mark.slow
 def test_k3_both_files_of_a_rotated_log_are_printed(stage: Stage) -> None:
     holder = ended(stage, "amy", shell("seq 1 30000"), log_bytes=100_000)
     kept = holder.log("output.log.1") + holder.log()
@@ -87,7 +88,6 @@ def test_k3_following_ends_with_the_program_and_misses_nothing(stage: Stage) -> 
     assert numbers == [b"%d" % number for number in range(1, 20_001)]
 
 
-@pytest.mark.slow
 def test_k3_following_shows_lines_as_they_come_and_rests_between(stage: Stage) -> None:
     feed = Feed(stage.factory, **stage.fields("amy"))
     with following(stage, "amy") as process:
@@ -101,7 +101,6 @@ def test_k3_following_shows_lines_as_they_come_and_rests_between(stage: Stage) -
     feed.close()
 
 
-@pytest.mark.slow
 def test_k3_a_reader_that_was_too_slow_still_sees_what_comes_later(stage: Stage) -> None:
     code = (
         "stty -echo; echo READY; read go; head -c 40000000 /dev/zero | tr '\\0' x; echo; echo MARK;"
@@ -119,7 +118,6 @@ def test_k3_a_reader_that_was_too_slow_still_sees_what_comes_later(stage: Stage)
         typist.close()
 
 
-@pytest.mark.slow
 def test_k3_following_one_that_ended_prints_and_ends(stage: Stage) -> None:
     ended(stage, "amy", COLOURED)
     done = stage.run("logs", "-f", "amy")
@@ -127,7 +125,6 @@ def test_k3_following_one_that_ended_prints_and_ends(stage: Stage) -> None:
     assert done.stdout.decode() == "red wörld\n100%\n"
 
 
-@pytest.mark.slow
 def test_k3_no_such_agent_names_the_near_one(stage: Stage) -> None:
     ended(stage, "developer", COLOURED)
     ended(stage, "amy", COLOURED)
@@ -154,7 +151,6 @@ def test_k3_a_recording_is_what_was_shown_when(stage: Stage) -> None:
     assert 0.15 < events[-1][0] - events[0][0] < 10
 
 
-@pytest.mark.slow
 def test_k3_the_recording_of_a_running_agent_knows_its_size(stage: Stage) -> None:
     holder = stage.agent("amy", shell("echo READY; read go"), rows=30, cols=100)
     wait_until(lambda: b"READY" in holder.log())
@@ -162,7 +158,6 @@ def test_k3_the_recording_of_a_running_agent_knows_its_size(stage: Stage) -> Non
     assert (header["height"], header["width"]) == (30, 100)
 
 
-@pytest.mark.slow
 def test_k3_a_recording_of_rotated_logs_has_both(stage: Stage) -> None:
     holder = ended(stage, "amy", shell("seq 1 30000"), log_bytes=100_000)
     _, *events = [json.loads(line) for line in stage.run("record", "amy").stdout.splitlines()]
@@ -170,7 +165,6 @@ def test_k3_a_recording_of_rotated_logs_has_both(stage: Stage) -> None:
     assert "".join(text for _, _, text in events).encode() == kept
 
 
-@pytest.mark.slow
 def test_h6_the_verbs_import_nothing_heavy(stage: Stage) -> None:
     ended(stage, "amy", COLOURED)
     for words in (["attach", "amy"], ["logs", "amy"], ["record", "amy"]):

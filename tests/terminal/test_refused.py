@@ -8,6 +8,8 @@ import pytest
 from tests.holder.programs import HEXER, shell
 from tests.terminal.stage import Stage
 
+pytestmark = pytest.mark.slow
+
 
 def test_a1_no_such_agent_names_those_that_run(stage: Stage) -> None:
     stage.agent("amy", HEXER)
@@ -21,7 +23,6 @@ def test_a1_no_such_agent_names_those_that_run(stage: Stage) -> None:
     assert b"no agent called no/body" in strange.seen
 
 
-@pytest.mark.slow
 def test_a1_one_that_has_ended_is_told_from_one_that_never_was(stage: Stage) -> None:
     stage.agent("amy", shell("exit 0")).wait_gone()
     person = stage.person("attach", "amy")
@@ -40,7 +41,6 @@ def test_a1_without_a_terminal_the_alternatives_are_named(stage: Stage) -> None:
     assert b"bullpen logs -f amy" in done.stderr
 
 
-@pytest.mark.slow
 def test_a1_an_agent_cannot_attach_to_itself(stage: Stage) -> None:
     stage.agent("amy", HEXER)
     done = stage.run("attach", "amy", BULLPEN_ACTOR="amy")
@@ -50,7 +50,6 @@ def test_a1_an_agent_cannot_attach_to_itself(stage: Stage) -> None:
     assert b"attach needs a terminal" in other.stderr
 
 
-@pytest.mark.slow
 def test_a1_an_agent_without_a_terminal_is_said_to_have_none(stage: Stage) -> None:
     stage.agent("amy", ["/bin/cat"], mode="pipe")
     person = stage.person("attach", "amy")

@@ -10,6 +10,8 @@ from bullpen import clock, worktrees
 from bullpen.worktrees import Site, Spec
 from tests.worktrees.repos import assert_healthy, commit, git, refs
 
+pytestmark = pytest.mark.slow
+
 Failing = Callable[..., worktrees.WorktreeError]
 WEEK = timedelta(days=7)
 

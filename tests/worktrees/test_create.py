@@ -20,6 +20,8 @@ from bullpen.worktrees.repo_lock import locked
 from tests.waiting import wait_until
 from tests.worktrees.repos import assert_healthy, commit, git, make_repo, refs
 
+pytestmark = pytest.mark.slow
+
 Failing = Callable[..., worktrees.WorktreeError]
 
 

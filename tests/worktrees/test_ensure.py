@@ -11,6 +11,8 @@ from bullpen import worktrees
 from bullpen.worktrees import Site, Spec
 from tests.worktrees.repos import assert_healthy, commit, git, make_repo, refs
 
+pytestmark = pytest.mark.slow
+
 Failing = Callable[..., worktrees.WorktreeError]
 
 

@@ -21,6 +21,8 @@ from bullpen.worktrees import Code, Spec, WorktreeError
 from tests.worktrees.killed import died_at_effect
 from tests.worktrees.repos import commit, git, make_repo
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("amy", "bob", "main.fix")
 names = st.sampled_from(NAMES)
 numbers = st.integers(0, len(NAMES) - 1)
@@ -263,7 +265,6 @@ class Bench(RuleBasedStateMachine):
         git(self.repo, "status")
 
 
-@pytest.mark.slow
 def test_w4_w7_no_sequence_of_events_loses_work() -> None:
     Bench.TestCase.settings = settings(
         max_examples=30,

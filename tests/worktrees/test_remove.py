@@ -13,6 +13,8 @@ from bullpen.worktrees import Site, Spec
 from tests.waiting import wait_until
 from tests.worktrees.repos import assert_healthy, commit, git, make_repo, refs
 
+pytestmark = pytest.mark.slow
+
 Failing = Callable[..., worktrees.WorktreeError]
 
 
