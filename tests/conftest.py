@@ -16,6 +16,8 @@ from tests import forked
 from tests.commands import BULLPEN, Ran
 from tests.homes import STARTER
 
+pytest_plugins = ["tests.tiers"]
+
 forked.install()
 
 # Of a shell's background job SIGINT is ignored, by all that it starts, too; tests press Ctrl-C.

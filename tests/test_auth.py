@@ -793,6 +793,7 @@ def test_e2_real_claude_shows_its_login_and_nothing_before(pen: Home, tmp_path: 
     assert "nobody is logged in there" in terminal.text
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", [(), ("ANTHROPIC_AUTH_TOKEN",)])
 @pytest.mark.parametrize(

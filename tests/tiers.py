@@ -1,20 +1,29 @@
-"""Which of many cases run in `make test`; the rest run in `make storm`."""
+"""When a test runs: `make check` (unmarked), `make test` (also `slow`), `make storm` (`storm`).
 
-from collections.abc import Iterable
-from typing import Any
+`@pytest.mark.few(3)`: of the cases of this test three, evenly spread, run in `make test`; the
+others are marked `storm`.
+"""
+
+from collections import defaultdict
 
 import pytest
 
 
-def few(values: Iterable[Any], number: int) -> list[Any]:
-    """`number` of the values, evenly spread, as they are; the others marked `storm`."""
-    cases = list(values)
-    kept = {round(index * (len(cases) - 1) / max(number - 1, 1)) for index in range(number)}
-    return [case if at in kept else storm(case) for at, case in enumerate(cases)]
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("few"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for each in cases.values():
+        mark = each[0].get_closest_marker("few")
+        assert mark is not None
+        kept = spread(len(each), *mark.args)
+        for number, item in enumerate(each):
+            if number not in kept:
+                item.add_marker(pytest.mark.storm)
 
 
-def storm(case: Any) -> Any:
-    """The case of a parametrised test, for `make storm` only."""
-    if hasattr(case, "marks"):  # a pytest.param
-        return pytest.param(*case.values, id=case.id, marks=(*case.marks, pytest.mark.storm))
-    return pytest.param(case, marks=pytest.mark.storm)
+def spread(cases: int, number: int) -> set[int]:
+    """So many of the cases' numbers, the first and the last among them if there are two."""
+    return {round(index * (cases - 1) / max(number - 1, 1)) for index in range(number)}

@@ -1,6 +1,6 @@
 """The API keeps what its description promises: requests made up from it, answers held to it.
 
-Run by `test_schema.py`.
+Run by `test_schema.py`, which says in SCHEMA_EXAMPLES how many to make up for each route.
 """
 
 import json
@@ -26,6 +26,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
+EXAMPLES = int(os.environ["SCHEMA_EXAMPLES"])
 # Made without a hub: it is the same for every hub.
 DESCRIPTION = make_app(cast(Hub, SimpleNamespace())).openapi()
 SCHEMA = schemathesis.openapi.from_dict(DESCRIPTION)
@@ -128,7 +129,7 @@ def at_home(case: schemathesis.Case, worker: Worker) -> None:
 
 @TESTED.parametrize()
 @settings(
-    max_examples=10,
+    max_examples=EXAMPLES,
     deadline=None,
     database=None,
     derandomize=True,

@@ -4,6 +4,7 @@ They are made from the description when they are collected, which takes half a m
 of their own does that once, and not everybody who collects tests.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,16 @@ TESTS = Path(__file__).with_name("descriptions.py")
 
 
 @pytest.mark.slow
-def test_b5_every_answer_is_as_described() -> None:
+@pytest.mark.parametrize("examples", [1, pytest.param(20, marks=pytest.mark.storm)])
+def test_b5_every_answer_is_as_described(examples: int) -> None:
     words = [sys.executable, "-m", "pytest", "-o", "addopts=", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*words, TESTS], cwd=TESTS.parents[2], capture_output=True, text=True, check=False
+        [*words, TESTS],
+        cwd=TESTS.parents[2],
+        env={**os.environ, "SCHEMA_EXAMPLES": str(examples)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     passed = int(done.stdout.rsplit(" passed", 1)[0].split()[-1])

@@ -155,6 +155,7 @@ def use_mdns(pen: Pen) -> None:
     config.write_text(config.read_text() + "discovery:\n  method: mdns\n  port_range: 9000-9001\n")
 
 
+@pytest.mark.storm
 @pytest.mark.slow
 def test_f1_a_hub_and_its_agents_are_heard_in_another_network(networks: tuple[str, str]) -> None:
     here, there = networks

@@ -293,6 +293,7 @@ def test_c2_a_later_word_counts(sample: Sample) -> None:
     assert sample.wait_until_gone() == 0
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "body",
     [

@@ -18,7 +18,9 @@ def team(tmp_path: Path) -> Iterator[Team]:
         yield made
 
 
-@pytest.fixture(params=["standin", "real"], ids=["stand-in", "real"])
+@pytest.fixture(
+    params=["standin", pytest.param("real", marks=pytest.mark.storm)], ids=["stand-in", "real"]
+)
 def both(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Team]:
     """Of the stand-in, and of the real one: what holds for the one has to hold for the other."""
     with made_team(tmp_path, request.param) as made:

@@ -44,6 +44,7 @@ def test_e3_restart_goes_on_with_the_conversation(team: Team) -> None:
     assert "heron" in json.dumps(team.claude.model.turns[-1].body)
 
 
+@pytest.mark.storm
 def test_e3_run_under_a_used_name_begins_a_new_conversation_unless_told_to_resume(
     team: Team,
 ) -> None:
@@ -109,6 +110,7 @@ def test_e6_killed_and_restarted_it_goes_on_with_the_conversation(team: Team) ->
     assert "heron" in json.dumps(team.claude.model.turns[-1].body)
 
 
+@pytest.mark.storm
 def test_e6_killed_before_its_first_answer_it_can_be_restarted(team: Team) -> None:
     """It left a file that Claude Code cannot resume, and whose id it says is in use."""
     amy = team.run(prompt="[[hold k ; say never]]")
@@ -180,6 +182,7 @@ def test_e2_a_role_may_have_a_config_directory_for_each_session(team: Team) -> N
     assert amy.explained()["decided_by"] == "engine state file"
 
 
+@pytest.mark.storm
 def test_e2_a_running_claude_loses_nothing_when_another_starts(team: Team) -> None:
     """Both write into one `.claude.json`."""
     names = [f"a{number}" for number in range(4)]
@@ -194,6 +197,7 @@ def test_e2_a_running_claude_loses_nothing_when_another_starts(team: Team) -> No
 HOOKED = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": ""}]}]}}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("is_trusted", [False, True])
 def test_e3_a_repositorys_own_hooks_run_only_if_it_is_trusted(
     team: Team, tmp_path: Path, is_trusted: bool

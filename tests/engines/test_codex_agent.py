@@ -244,6 +244,7 @@ def test_k_stop_ends_it(team: Team) -> None:
     assert team.pen.stop("amy", 10)["words"].startswith("exited")
 
 
+@pytest.mark.storm
 def test_e6_nothing_but_loopback_is_contacted(
     team: Team,
     traced: Path,

@@ -218,6 +218,7 @@ def test_a_connection_that_always_breaks_is_an_api_error(claude: Claude) -> None
     assert (ran.result["terminal_reason"], ran.result["api_error_status"]) == ("api_error", None)
 
 
+@pytest.mark.few(1)
 def test_resume_keeps_the_id_and_adds_up_the_cost(claude: Claude) -> None:
     session = str(uuid.uuid4())
     first = claude.run_headless("[[say one]]", "--session-id", session)
@@ -380,6 +381,7 @@ def test_interactive_shows_no_dialog_and_its_state_follows_a_turn(claude: Claude
     assert claude.states() == []
 
 
+@pytest.mark.few(1)
 def test_interactive_waits_for_a_permission_until_a_key(claude: Claude, tmp_path: Path) -> None:
     hooks = record_hooks(tmp_path / "hooks", "PermissionRequest", "PostToolUse", "Stop")
     with claude.start(*MANUAL, "--settings", json.dumps(hooks)) as terminal:
@@ -561,6 +563,7 @@ def test_codex_fails(codex: Codex, script: str) -> None:
     assert (ran.code, len(ran.of("turn.failed"))) == (1, 1)
 
 
+@pytest.mark.storm
 def test_gemini_runs_a_tool_and_resumes(gemini: Gemini) -> None:
     session = str(uuid.uuid4())
     script = '[[tool run_shell_command {"command":"echo hi >made"} ; say done]]'
@@ -578,6 +581,7 @@ def test_gemini_runs_a_tool_and_resumes(gemini: Gemini) -> None:
 
 
 # Gemini takes seconds to start; so the run that is watched is also the one that fails.
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "script", "ends"),

@@ -53,6 +53,7 @@ def test_e7_starts_without_a_dialog_and_works_through_a_turn(team: Team) -> None
     assert amy.explained()["decided_by"] == "hook AfterAgent"
 
 
+@pytest.mark.storm
 def test_e7_a_prompt_that_begins_with_a_dash_is_a_prompt_and_a_restart_goes_on(
     team: Team,
 ) -> None:
@@ -69,6 +70,7 @@ def test_e7_a_prompt_that_begins_with_a_dash_is_a_prompt_and_a_restart_goes_on(
     assert "heron\\nsecond line" in json.dumps(team.claude.model.turns[-1].body)
 
 
+@pytest.mark.storm
 def test_s1_a_permission_blocks_and_an_interrupt_and_an_error_end_the_turn(
     team: Team,
 ) -> None:
@@ -88,6 +90,7 @@ def test_s1_a_permission_blocks_and_an_interrupt_and_an_error_end_the_turn(
     amy.wait("idle")
 
 
+@pytest.mark.storm
 def test_s1_a_refusal_in_its_dialog_is_not_told_by_any_hook(team: Team) -> None:
     """A known gap, in `lacks`: this fails when a version begins to tell."""
     amy = team.run(prompt=TOUCH)
@@ -101,6 +104,7 @@ def test_s1_a_refusal_in_its_dialog_is_not_told_by_any_hook(team: Team) -> None:
     amy.wait_said("after it")
 
 
+@pytest.mark.storm
 def test_r1_what_a_role_says_reaches_the_model(team: Team, tmp_path: Path) -> None:
     mark = tmp_path / "hooked"
     team.role(
@@ -143,6 +147,7 @@ def test_r1_what_a_role_says_reaches_the_model(team: Team, tmp_path: Path) -> No
     wait_until(lambda: amy.hooks().count("BeforeTool") == 4)  # ours go on beside the role's
 
 
+@pytest.mark.storm
 def test_e7_a_repositorys_own_settings_are_used_only_if_it_is_trusted(
     team: Team, tmp_path: Path
 ) -> None:
@@ -161,6 +166,7 @@ def test_e7_a_repositorys_own_settings_are_used_only_if_it_is_trusted(
     wait_until(lambda: "AfterAgent" in amy.hooks())
 
 
+@pytest.mark.storm
 def test_e7_clear_begins_a_conversation_which_is_followed(team: Team) -> None:
     amy = team.run(prompt="The word is heron. [[say noted]]")
     amy.wait_said("noted")
@@ -169,6 +175,7 @@ def test_e7_clear_begins_a_conversation_which_is_followed(team: Team) -> None:
     amy.enter("/clear", lambda: amy.conversation != before, hint="Clear the screen")
 
 
+@pytest.mark.storm
 def test_o1_what_it_reports_is_what_the_model_counted(team: Team) -> None:
     team.role("worker", permissions={"allow": ["Bash(sleep:*)"]})
     amy = team.run(prompt='[[tool run_shell_command {"command":"sleep 0.5"} ; say done]]')
@@ -192,6 +199,7 @@ def test_o1_what_it_reports_is_what_the_model_counted(team: Team) -> None:
     ) == model.usage  # what it sends at its end adds nothing
 
 
+@pytest.mark.storm
 def test_k_stop_ends_it_with_its_own_farewell(team: Team) -> None:
     amy = team.run()
     amy.wait("idle")
@@ -199,6 +207,7 @@ def test_k_stop_ends_it_with_its_own_farewell(team: Team) -> None:
     wait_until(lambda: "SessionEnd" in amy.hooks())
 
 
+@pytest.mark.storm
 def test_e6_nothing_but_loopback_is_contacted(
     team: Team,
     traced: Path,
@@ -347,6 +356,7 @@ def test_comments_are_taken_out_of_settings_and_nothing_else() -> None:
 # -- headless --------------------------------------------------------------------------------
 
 
+@pytest.mark.storm
 def test_e7_a_headless_run_succeeds_uses_tools_and_is_continued(headless: Headless) -> None:
     rules = {"allow": ["Bash(touch made:*)"], "deny": ["Bash(touch never:*)"]}
     script = (
@@ -366,6 +376,7 @@ def test_e7_a_headless_run_succeeds_uses_tools_and_is_continued(headless: Headle
     assert "heron" in json.dumps(headless.program.model.turns[-1].body)
 
 
+@pytest.mark.storm
 def test_e7_a_headless_run_that_the_api_refuses_has_failed(headless: Headless) -> None:
     ran, lines = headless.run(headless.start("[[status 401]]"))
     assert ran.code == 145
@@ -373,6 +384,7 @@ def test_e7_a_headless_run_that_the_api_refuses_has_failed(headless: Headless) -
     assert (lines[-1].fault, "scripted 401" in lines[-1].why) == ("claude_error", True)
 
 
+@pytest.mark.storm
 def test_e7_a_headless_run_calls_a_tool_of_a_server(headless: Headless) -> None:
     with Tools() as tools:
         header = {"Authorization": "Bearer $BULLPEN_TOKEN"}

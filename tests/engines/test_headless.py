@@ -242,6 +242,7 @@ def test_e4_the_cost_of_a_run_is_the_difference(runs: Runs) -> None:
 ONCE = {"CLAUDE_CODE_MAX_RETRIES": "0"}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("status", "fault", "is_retryable"),
     [
@@ -266,6 +267,7 @@ def test_t9_an_error_of_the_api_is_a_failure_although_it_says_success(
     assert outcome.text == ""
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("prompt", "env", "is_retryable"),
     [

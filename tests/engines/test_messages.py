@@ -26,6 +26,7 @@ def test_g3_an_idle_agent_gets_it_at_once(team: Team) -> None:
     assert f"[message from root · {sent['id']}]\\n[[say hello back]]" in seen(team)
 
 
+@pytest.mark.storm
 def test_g3_sent_while_it_starts_it_arrives(team: Team) -> None:
     team.run()
     send(team, "amy", "[[say early bird]]")
@@ -58,6 +59,7 @@ def test_g3_urgent_goes_in_at_the_next_tool(team: Team) -> None:
     assert seen(team).count("mind the heron") == 1
 
 
+@pytest.mark.storm
 def test_g3_interrupt_ends_the_turn_first(team: Team) -> None:
     amy = team.run(prompt="[[hold h ; say never said]]")
     team.claude.wait_held("h")
@@ -81,6 +83,7 @@ def test_g3_a_dialog_is_not_answered(team: Team) -> None:
     wait_delivered(team, "amy")
 
 
+@pytest.mark.storm
 def test_g3_typed_into_the_dialog_it_would_have_answered_it(team: Team) -> None:
     """What the test before this one is about: the same text, given as keys."""
     amy = team.run(prompt='[[tool Bash {"command":"touch made"} ; say done]]')
@@ -119,6 +122,7 @@ def test_g2_hub_killed_after_the_hand_over(team: Team) -> None:
     assert seen(team).count("through it all") == 1
 
 
+@pytest.mark.storm
 def test_g2_agent_restarted_before_it_could_take_it(team: Team) -> None:
     amy = team.run(prompt="[[hold h ; say never]]")
     team.claude.wait_held("h")
@@ -168,6 +172,7 @@ def wait_told(team: Team, id: str) -> str:
     return _texts(team.claude.model.turns[-1].body["messages"])
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("count", [50])
 def test_g2_many_at_once_arrive_in_order(team: Team, count: int) -> None:
     amy = team.run()

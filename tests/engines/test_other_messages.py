@@ -72,6 +72,7 @@ def whole(team: Team) -> str:
     return json.dumps(team.claude.model.turns[-1].body, ensure_ascii=False)
 
 
+@pytest.mark.few(1)
 def test_g3_an_idle_agent_gets_it_at_once(team: Team) -> None:
     amy = ready(team)
     sent = send(team, "amy", "[[say hello back]]")
@@ -80,6 +81,7 @@ def test_g3_an_idle_agent_gets_it_at_once(team: Team) -> None:
     assert told(team)[-1] == f"[message from root · {sent['id']}]\n[[say hello back]]"
 
 
+@pytest.mark.storm
 def test_g3_sent_while_it_starts_it_arrives(team: Team) -> None:
     amy = team.run()
     sent = send(team, "amy", "[[say early bird]]")
@@ -93,6 +95,7 @@ def test_g3_sent_while_it_starts_it_arrives(team: Team) -> None:
     assert sum(sent["id"] in text for text in told(team)) == 1
 
 
+@pytest.mark.storm
 def test_g3_normal_waits_for_the_end_of_the_turn(team: Team) -> None:
     amy = started(team, "hold h ; say first")
     team.claude.model.wait_held("h")
@@ -106,6 +109,7 @@ def test_g3_normal_waits_for_the_end_of_the_turn(team: Team) -> None:
     assert sum(sent["id"] in text for text in told(team)) == 1
 
 
+@pytest.mark.storm
 def test_g3_urgent_goes_in_at_the_next_tool(team: Team) -> None:
     team.role("worker", permissions={"allow": ["Bash(echo:*)"]})
     amy = started(team, f"hold h ; {ECHO[team.engine]} ; hold i ; say done")
@@ -122,6 +126,7 @@ def test_g3_urgent_goes_in_at_the_next_tool(team: Team) -> None:
     assert whole(team).count(sent["id"]) == 1
 
 
+@pytest.mark.few(1)
 def test_g3_a_dialog_is_not_answered(team: Team) -> None:
     if team.engine == "codex":
         team.role("worker", settings={"sandbox_mode": "read-only"})
@@ -151,6 +156,7 @@ def test_g3_a_dialog_is_not_answered(team: Team) -> None:
         assert whole(team).count(message["id"]) == 1
 
 
+@pytest.mark.storm
 def test_g3_half_a_line_is_not_lost(team: Team) -> None:
     amy = ready(team)
     amy.type("half a line")
@@ -171,6 +177,7 @@ def test_g3_half_a_line_is_not_lost(team: Team) -> None:
     assert given.partition("\n")[0] == f"[message from root · {sent['id']}]"
 
 
+@pytest.mark.storm
 def test_g2_hub_killed_after_the_hand_over(team: Team) -> None:
     amy = ready(team)
     sent = send(team, "amy", "[[hold h ; say through it all]]")
@@ -183,6 +190,7 @@ def test_g2_hub_killed_after_the_hand_over(team: Team) -> None:
     assert sum(sent["id"] in text for text in told(team)) == 1
 
 
+@pytest.mark.few(1)
 def test_g2_ten_in_a_row_arrive_in_order_each_once(team: Team) -> None:
     amy = ready(team)
     for number in range(10):
@@ -195,6 +203,7 @@ def test_g2_ten_in_a_row_arrive_in_order_each_once(team: Team) -> None:
     assert all(found.count(f"number {number} of many") == 1 for number in range(10))
 
 
+@pytest.mark.storm
 def test_g2_what_an_earlier_try_left_in_its_prompt_is_taken_away(team: Team) -> None:
     """Enter may get lost; then all is typed once more."""
     amy = ready(team)
@@ -238,6 +247,7 @@ ODD = [
 AT_THE_END = ["see @wor", "ask $fo", "back\\", "@/etc/passwd"]
 
 
+@pytest.mark.storm
 def test_g1_what_is_in_it_is_text_and_no_key(team: Team) -> None:
     (team.claude.work / "word.txt").write_text("of the word file")
     amy = started(team, "hold h ; say ready")
@@ -263,6 +273,7 @@ def test_g1_what_is_in_it_is_text_and_no_key(team: Team) -> None:
 # -- without a hub ---------------------------------------------------------------------------
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("engine", ["codex", "gemini"])
 def test_g3_no_text_is_a_key(engine: str) -> None:
     text = "".join(map(chr, (*range(0x300), 0x2028, 0xFEFF))) + "\x1b[201~\r"
@@ -317,6 +328,7 @@ LINES: dict[str, tuple[str, Any, Any, list[Any]]] = {
 }
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("engine", ["codex", "gemini"])
 def test_g2_only_what_the_model_was_told_proves_that_it_arrived(
     engine: str, tmp_path: Path

@@ -337,6 +337,7 @@ def test_q2_what_the_reviewer_allows_runs(judged: Team) -> None:
     ]
 
 
+@pytest.mark.storm
 def test_q2_what_the_reviewer_denies_does_not(judged: Team) -> None:
     judged.claude.model.script = verdict("DENY", "herons are protected")
     amy = judged.run(prompt=touch("made"))
@@ -345,6 +346,7 @@ def test_q2_what_the_reviewer_denies_does_not(judged: Team) -> None:
     assert "herons are protected" in json.dumps(judged.claude.model.turns[-1].body["messages"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "script",
     [
@@ -384,6 +386,7 @@ def test_q2_a_call_that_instructs_the_reviewer_is_data(judged: Team) -> None:
     assert "PLANTED" not in text
 
 
+@pytest.mark.storm
 def test_s3_under_review_and_then_blocked(judged: Team) -> None:
     judged.claude.model.script = "[[hold judge ; say hm]]"
     amy = judged.run(prompt=touch("made"))

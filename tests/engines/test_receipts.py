@@ -188,6 +188,7 @@ STATES = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
 def test_g2_each_arrives_once_as_it_was_sent(
     team: Team, state: Callable[[Team, Callable[[], None]], None]
@@ -197,6 +198,7 @@ def test_g2_each_arrives_once_as_it_was_sent(
     check(team)
 
 
+@pytest.mark.storm
 def test_g2_killed_again_and_again_while_they_are_handed_over(team: Team) -> None:
     """The hub dies at moments that nobody chose; what it had just handed over is not sent twice."""
     amy = team.run()

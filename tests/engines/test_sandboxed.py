@@ -46,6 +46,7 @@ def told(team: Team, amy: Agent, command: str) -> str:
     return file.read_text()
 
 
+@pytest.mark.storm
 def test_x4_in_a_terminal_walls_hide_what_is_not_its_own(team: Team, secret: Path) -> None:
     found = looked(team, secret, enabled=True)
     assert "not there" in found
@@ -72,6 +73,7 @@ def test_x2_hooks_states_and_messages_pass_through_the_walls(team: Team) -> None
     assert json.loads(inbox.out)["messages"][0]["delivered"], inbox.out
 
 
+@pytest.mark.storm
 def test_x2_a_permission_is_asked_and_answered_through_the_walls(team: Team) -> None:
     team.role("worker", sandbox={"enabled": True})
     amy = team.run("worker")

@@ -49,6 +49,7 @@ def test_s3_permission_is_asked_for_and_given_in_the_terminal(both: Team) -> Non
     assert (both.claude.work / "made").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("keys", ["4", ESCAPE], ids=["no", "escape"])
 def test_s1_a_refusal_fires_no_stop_and_is_seen(team: Team, keys: str) -> None:
     amy = team.run(prompt=ASK)
@@ -59,6 +60,7 @@ def test_s1_a_refusal_fires_no_stop_and_is_seen(team: Team, keys: str) -> None:
     assert not (team.claude.work / "made").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("status", [401, 429, 500])
 def test_s1_a_failure_of_the_api_ends_the_turn(team: Team, status: int) -> None:
     amy = team.run(prompt=f"[[status {status}]]")

@@ -59,6 +59,7 @@ def wait_counted(team: Team) -> dict[str, Any]:
     return used(team)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("protocol", ["http/json", "http/protobuf"])
 def test_o1_what_it_reports_is_what_the_model_counted(team: Team, protocol: str) -> None:
     env = {**SOON, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
@@ -82,6 +83,7 @@ def test_o1_what_it_reports_is_what_the_model_counted(team: Team, protocol: str)
     assert "<$0.01" in text
 
 
+@pytest.mark.storm
 def test_o1_nothing_is_lost_or_doubled_by_a_hub_that_is_killed_or_an_agent_started_again(
     team: Team,
 ) -> None:
@@ -186,6 +188,7 @@ def test_o2_near_the_end_of_its_budget_there_is_a_warning_and_it_goes_on(team: T
     assert budget_events(team, "reached") == []
 
 
+@pytest.mark.storm
 def test_o2_at_the_end_of_its_budget_an_agent_is_stopped_and_told_why(team: Team) -> None:
     team.role("worker", permissions=ALLOWED, env=SOON, budget={"tokens": 200})
     amy = team.run(rows=60)
@@ -216,6 +219,7 @@ def test_o2_at_the_end_of_its_budget_an_agent_is_stopped_and_told_why(team: Team
     amy.wait_said("thanks")
 
 
+@pytest.mark.storm
 def test_o2_minutes_are_counted_while_it_works(team: Team) -> None:
     team.role("worker", permissions=ALLOWED, budget={"minutes": 1})
     amy = team.run()
@@ -333,6 +337,7 @@ def test_o3_a_prompt_of_the_person_ends_the_wait(limited: Team) -> None:
     assert limited.pen.events("amy", "agent.resumed") == []
 
 
+@pytest.mark.storm
 def test_o3_without_a_reset_the_waits_grow(team: Team) -> None:
     amy = team.run()
     for attempt, minutes in ((1, 1), (2, 2)):

@@ -12,13 +12,14 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-TEN = [f"a{number}" for number in range(10)]
 CALLS = " ; ".join(f'tool Bash {{"command":"echo {word}"}}' for word in ("one", "two", "three"))
 
 
-def test_ten_at_once_each_with_three_tool_calls(team: Team) -> None:
+@pytest.mark.parametrize("many", [2, pytest.param(10, marks=pytest.mark.storm)])
+def test_many_at_once_each_with_three_tool_calls(team: Team, many: int) -> None:
+    names = [f"a{number}" for number in range(many)]
     team.role("worker", permissions={"allow": ["Bash(echo:*)"]})
-    agents = [team.run(name=name, prompt=f"[[{CALLS} ; hold {name} ; say over]]") for name in TEN]
+    agents = [team.run(name=name, prompt=f"[[{CALLS} ; hold {name} ; say over]]") for name in names]
     for agent in agents:
         team.claude.model.wait_held(agent.name, seconds=120)
         agent.wait("working (thinking)")
@@ -29,14 +30,14 @@ def test_ten_at_once_each_with_three_tool_calls(team: Team) -> None:
         agent.wait_said("over")
 
     turns = len(team.claude.model.turns)
-    assert turns == 40
+    assert turns == 4 * many
     wanted = (INPUT_TOKENS * 4, OUTPUT_TOKENS * 4, 4, 3)
 
     def counted() -> bool:
         rows = team.pen.client().get("usage", by="agent")["rows"]
         used = {row["name"]: row["used"] for row in rows}
         names = ("input", "output", "requests", "tool_calls")
-        return set(used) == set(TEN) and all(
+        return set(used) == set(names) and all(
             tuple(each[name] for name in names) == wanted and each["usd"] > 0
             for each in used.values()
         )
@@ -59,6 +60,7 @@ def foreign(trace: str) -> list[str]:
     return found
 
 
+@pytest.mark.storm
 def test_only_loopback_is_contacted(team: Team, tmp_path: Path) -> None:
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")

@@ -182,6 +182,7 @@ while :; do wait; done
     client.collect(lambda out: b"PARENT" in out and b"CHILD" in out)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize(
     ("type_", "payload"),
     [

@@ -223,6 +223,7 @@ def test_k2_a_terminal_that_is_shown_the_replay_is_in_the_programs_modes(
             assert query not in shown
 
 
+@pytest.mark.few(14)
 @pytest.mark.parametrize("what", QUERIES)
 def test_k2_a_question_is_in_the_live_output_and_in_no_replay(feed: Feeds, what: str) -> None:
     query = QUERIES[what]

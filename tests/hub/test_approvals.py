@@ -276,6 +276,7 @@ def test_q2_all_ways_to_ask_are_the_same(asking: Asking, way: str) -> None:
     assert hook.decision() == ALLOW
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "body", [b"", b"\xff\xfe", b"[1]", b"{", b'{"tool_name": 7}', b'{"a": 1}'], ids=repr

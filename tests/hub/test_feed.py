@@ -447,7 +447,7 @@ def test_b3_any_interleaving_gives_each_event_once_and_in_order(
     _interleave(store, steps)
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 @settings(max_examples=1500, deadline=None, suppress_health_check=quiet)
 @given(steps=actions)
 def test_b3_any_of_many_interleavings_gives_each_event_once_and_in_order(
@@ -456,7 +456,7 @@ def test_b3_any_of_many_interleavings_gives_each_event_once_and_in_order(
     _interleave(store, steps)
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 def test_b3_clients_that_come_and_go_under_load(store: Store) -> None:
     """Fifty of them, real batches, the writer's thread at full speed."""
     total = 20_000

@@ -353,6 +353,7 @@ def files_of(tree: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
 )

@@ -88,6 +88,7 @@ STARTING = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", STARTING.values(), ids=STARTING.keys())
 def test_b2_start_whose_hub_is_killed_happens_once(pen: Pen, tmp_path: Path, spec: str) -> None:
@@ -115,6 +116,7 @@ def test_b2_start_whose_hub_is_killed_happens_once(pen: Pen, tmp_path: Path, spe
     assert_sound(pen)
 
 
+@pytest.mark.storm
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [None, "chosen"], ids=["any name", "given name"])
 def test_b2_start_whose_hubs_are_killed_again_and_again_happens_once(
@@ -135,6 +137,7 @@ def test_b2_start_whose_hubs_are_killed_again_and_again_happens_once(
     assert pen.client().post("agents", body=body, again=True)["run"] == found["run"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_b2_failed_start_whose_hub_is_killed_while_it_is_taken_back(pen: Pen, moment: str) -> None:
@@ -156,6 +159,7 @@ STOPPING = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", STOPPING.values(), ids=STOPPING.keys())
 def test_b2_stop_whose_hub_is_killed_happens(pen: Pen, spec: str) -> None:
@@ -170,6 +174,7 @@ def test_b2_stop_whose_hub_is_killed_happens(pen: Pen, spec: str) -> None:
     assert_sound(pen)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_b2_end_that_a_killed_hub_saw_is_recorded_once(pen: Pen, moment: str) -> None:
@@ -364,6 +369,7 @@ def assert_counted(text: bytes) -> int:
     return len(lines)
 
 
+@pytest.mark.storm
 def test_k1_storm_of_kills_of_the_hub(pen: Pen, tmp_path: Path) -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
@@ -435,6 +441,7 @@ def test_k1_storm_of_kills_of_the_hub(pen: Pen, tmp_path: Path) -> None:
     assert len(lines) >= storm.typed
 
 
+@pytest.mark.storm
 def test_k6_storm_of_kills_of_the_factory(pen: Pen) -> None:
     pen.start()
     for number in range(10):

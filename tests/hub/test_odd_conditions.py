@@ -670,6 +670,7 @@ def test_b1_hub_imports_everything_before_it_serves(pen: Pen, tmp_path: Path) ->
     assert note.read_text() == ""
 
 
+@pytest.mark.storm
 def test_b1_code_that_is_deleted_under_a_hub_does_no_harm(pen: Pen, tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo")
     places = [Path(path) for path in sys.path if path.endswith("site-packages")]

@@ -33,7 +33,6 @@ from tests.worktrees.repos import commit, git, make_repo
 
 pytestmark = pytest.mark.slow
 
-SLOW = pytest.mark.slow
 Scene = tuple[Pen, Path, dict[str, str], dict[str, Any]]
 TREE = "worktree: {enabled: true, branch_from: main}"
 
@@ -253,7 +252,6 @@ def test_p5_prompt_that_a_member_cannot_take_is_refused(home: Pen, repo: Path) -
     assert on_disk(home, repo) == before
 
 
-@SLOW
 def test_p5_members_with_a_broken_session_are_refused(home: Pen, repo: Path) -> None:
     assert home.cli("pod", "launch", "team", cwd=repo).code == 0
     assert home.cli("pod", "stop", "team", "--force").code == 0
@@ -419,7 +417,6 @@ def test_p5_launch_goes_on_when_its_caller_leaves(home: Pen, repo: Path) -> None
     gate.unlink()
 
 
-@SLOW
 def test_p5_hub_that_is_stopped_meanwhile_leaves_it_to_the_next(home: Pen, repo: Path) -> None:
     """Neither of them waits for a set-up that takes its time."""
     gate = home.root / "gate"
@@ -523,8 +520,11 @@ UNDO_STEPS = [
 
 
 def quick(steps: list[str], *chosen: str) -> list[Any]:
-    """All of them, the chosen ones also for those who are in a hurry."""
-    return [step if step.endswith(chosen) else pytest.param(step, marks=SLOW) for step in steps]
+    """All of them, the chosen ones in `make test`, the others in `make storm`."""
+    return [
+        step if step.endswith(chosen) else pytest.param(step, marks=pytest.mark.storm)
+        for step in steps
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -580,7 +580,6 @@ def killed_and_back(scene: Scene, template: str, step: str) -> None:
         pen.kill_hub()
 
 
-@SLOW
 def test_p5_pod_stands_when_the_hub_is_killed_right_after(
     scene: Scene,
 ) -> None:
@@ -599,7 +598,6 @@ def test_p5_pod_stands_when_the_hub_is_killed_right_after(
     pen.kill_hub()
 
 
-@SLOW
 def test_p5_work_of_members_that_ran_on_without_a_hub_is_kept() -> None:
     """They are stopped; what they have not committed stays, and the log says so."""
     with made_pen() as pen:
@@ -632,7 +630,6 @@ def test_p5_command_asks_the_next_hub_again(scene: Any) -> None:
     pen.kill_hub()
 
 
-@SLOW
 def test_p5_repository_that_is_gone_does_not_keep_the_hub_from_starting() -> None:
     with made_pen() as pen:
         repo = make_repo(pen.root.parent / "repo")
@@ -646,7 +643,6 @@ def test_p5_repository_that_is_gone_does_not_keep_the_hub_from_starting() -> Non
         assert pen.events(kind="pod.failed")
 
 
-@SLOW
 def test_p5_member_that_cannot_be_stopped_is_tried_again_by_the_next_hub() -> None:
     with made_pen() as pen:
         repo = make_repo(pen.root.parent / "repo")

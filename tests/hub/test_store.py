@@ -901,7 +901,7 @@ def test_b3_kill_9_loses_nothing_that_was_acknowledged(path: Path) -> None:
     _kill_again_and_again(path, 3)
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 def test_b3_kill_9_many_times_loses_nothing_that_was_acknowledged(path: Path) -> None:
     _kill_again_and_again(path, 40)
 

@@ -386,6 +386,7 @@ def test_o1_killed_between_storing_and_answering_it_counts_once(pen: Pen) -> Non
     assert found["tool_seconds"] == pytest.approx(0.1)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("body", [tokens(100), logs(record("api_request", model="m"))])
 def test_o1_dying_before_or_after_it_was_stored_it_counts_once(
@@ -401,6 +402,7 @@ def test_o1_dying_before_or_after_it_was_stored_it_counts_once(
     assert amy.used["input"] + amy.used["requests"] * 100 == 100
 
 
+@pytest.mark.storm
 def test_o1_a_storm_of_kills_loses_and_doubles_nothing(pen: Pen) -> None:
     amy = Reporter(pen, "amy")
     seed = random.Random(7)

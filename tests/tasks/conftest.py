@@ -22,7 +22,7 @@ def real(tmp_path: Path) -> Iterator[Desk]:
         yield made
 
 
-@pytest.fixture(params=["standin", "real"])
+@pytest.fixture(params=["standin", pytest.param("real", marks=pytest.mark.storm)])
 def any_desk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
     """Of the one, then of the other."""
     with made_desk(tmp_path, request.param) as made:

@@ -252,6 +252,7 @@ def fresh() -> str:
     return f"n-{uuid.uuid4().hex[:8]}"
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("spec", GIVING.values(), ids=GIVING)
 def test_t11_given_task_whose_hub_is_killed_is_done_once(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -290,6 +291,7 @@ def test_t10_history_whose_hub_is_killed_keeps_no_files_of_what_it_forgot(
     assert kept == {item["task_id"] for item in items}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("spec", OFFERING.values(), ids=OFFERING)
 def test_t11_offered_task_whose_hub_is_killed_is_done_once(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -301,6 +303,7 @@ def test_t11_offered_task_whose_hub_is_killed_is_done_once(crashing: Crashing, s
     assert found["agent"] == "amy"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("spec", CANCELLING.values(), ids=CANCELLING)
 def test_t11_cancel_whose_hub_is_killed_happens(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -323,6 +326,7 @@ def test_t11_cancel_in_the_queue_whose_hub_is_killed_happens(crashing: Crashing,
     crashing.assert_over(id, name, "cancelled")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("spec", TIMING_OUT.values(), ids=TIMING_OUT)
 def test_t7_time_out_whose_hub_is_killed_is_one(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -344,6 +348,7 @@ def test_t7_run_that_cannot_be_ended_at_its_time_is_ended_later(crashing: Crashi
     assert crashing.assert_over(id, name, "failed", "start", "ended")["error"]["type"] == "timeout"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("spec", CONTINUING.values(), ids=CONTINUING)
 def test_t5_continued_task_whose_hub_is_killed_goes_on_once(crashing: Crashing, spec: str) -> None:
     first, second = fresh(), fresh()
@@ -371,6 +376,7 @@ def test_t5_ended_task_whose_hub_is_killed_is_over_once(crashing: Crashing, spec
     crashing.assert_over(id, name, "completed", "start", "end")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("words", "spec", "said", "moves"),
     [
@@ -404,6 +410,7 @@ def test_t13_command_whose_hub_is_killed_before_it_answers_is_done_once(
         crashing.insist(id, "end")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("words", [("agent", "stop", "amy"), ("shutdown", "--agents")])
 def test_f3_command_whose_hub_is_killed_before_it_answers_has_stopped_the_agent(
     crashing: Crashing, words: tuple[str, ...]
@@ -417,6 +424,7 @@ def test_f3_command_whose_hub_is_killed_before_it_answers_has_stopped_the_agent(
         crashing.desk.wait_ready(name)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("spec", LOADING.values(), ids=LOADING)
 def test_t11_hub_killed_while_it_takes_up_tasks_loses_none(crashing: Crashing, spec: str) -> None:
     running, waiting = fresh(), fresh()
@@ -494,6 +502,7 @@ def test_t1_a_task_given_when_the_last_is_over_waits_until_that_has_let_go(
         crashing.assert_over(given.result(30), second, "completed", "start", "end")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("spec", RETRYING.values(), ids=RETRYING)
 def test_t11_lost_run_whose_hub_is_killed_too_is_tried_again_once(
     crashing: Crashing, spec: str

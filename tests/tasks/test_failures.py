@@ -39,6 +39,7 @@ def holder_of(desk: Desk, task: str, number: int = 1) -> dict[str, Any]:
 # ── the model's API ──
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("status", "kind", "runs"),
     [
@@ -270,6 +271,7 @@ def test_b3_a_task_is_cancelled_also_on_a_full_disk(tmp_path: Path) -> None:
 # ── too much ──
 
 
+@pytest.mark.storm
 def test_output_of_many_megabytes_and_lines_without_end(desk: Desk) -> None:
     desk.program("exec(prompt.rpartition('CODE')[2])")
     desk.agent("amy", walls=False)

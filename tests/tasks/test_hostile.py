@@ -136,6 +136,7 @@ def test_t9_a_path_is_no_path_at_a_port(office: Desk, odd: str) -> None:
             assert fine(answer.status), (path, shown, answer)
 
 
+@pytest.mark.few(123)
 @pytest.mark.parametrize("field", ["session_id", "project", "workdir", "repo", "request", "model"])
 def test_t1_a_field_of_a_task_is_no_path(office: Desk, field: str, odd: str) -> None:
     body: dict[str, Any] = {"prompt": "x", field: odd}

@@ -99,6 +99,7 @@ class Customers:
                 self.cancelled.add(number)
 
 
+@pytest.mark.storm
 def test_t11_storm_of_kills_of_the_hub_loses_no_task_and_does_none_twice(
     counting: Counting,
 ) -> None:
@@ -190,6 +191,7 @@ def either(counting: Counting, request: pytest.FixtureRequest) -> Counting:
     return counting
 
 
+@pytest.mark.storm
 def test_t11_storm_of_kills_of_the_factory_loses_no_task(counting: Counting) -> None:
     names = [f"a{number}" for number in range(4)]
     for name in names:
@@ -312,6 +314,7 @@ def test_t11_task_is_found_again_after_a_kill_without_sockets(amy: Counting) -> 
 # ── hubs beside and after each other ──
 
 
+@pytest.mark.storm
 def test_t11_hubs_started_at_once_do_each_task_once(counting: Counting) -> None:
     pen = counting.pen
     for name in ("amy", "bob"):
@@ -389,6 +392,7 @@ class Reader:
             self.events.append((fields["event"], fields.get("id", ""), data))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["restart", "kill"])
 def test_t8_hub_restarted_in_the_middle_of_tasks_loses_nothing(amy: Counting, how: str) -> None:
     amy.counter("bob", "bob")

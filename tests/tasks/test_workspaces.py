@@ -161,6 +161,7 @@ def test_t1_directories_elsewhere_are_named_in_the_settings(desk: Desk, tmp_path
     assert desk.done(desk.give("amy", "x", workdir=str(place)))["directory"] == str(place)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("how", ["same", "nested", "around", "by link"])
 def test_t12_two_tasks_never_work_in_one_directory(desk: Desk, how: str) -> None:
     desk.program(WORKING)

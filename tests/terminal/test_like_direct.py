@@ -14,6 +14,7 @@ from .pairs import PROGRAMS, Pair, Program
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a1_a_program_looks_the_same_as_when_run_directly(
     stage: Stage, tmux: Tmux, place: Path, name: str

@@ -118,12 +118,20 @@ def finish(site: Site) -> None:
     shutil.rmtree(site.base.parent)
 
 
+# With a pool most effects are the same.
 @pytest.mark.slow
-@pytest.mark.parametrize("pool", [0, 2])
-def test_w6_create_many_killed_before_every_effect(tmp_path: Path, pool: int) -> None:
+@pytest.mark.parametrize(
+    ("pool", "every"),
+    [
+        (0, 11),
+        (2, 17),
+        pytest.param(0, 1, marks=pytest.mark.storm),
+        pytest.param(2, 3, marks=pytest.mark.storm),
+    ],
+)
+def test_w6_create_many_killed_before_effects(tmp_path: Path, pool: int, every: int) -> None:
     deaths = 0
-    # With a pool most effects are the same; those are hit every third time.
-    for step in range(1, MOST_STEPS, 3 if pool else 1):
+    for step in range(1, MOST_STEPS, every):
         site = fresh(tmp_path, step, pool)
         if pool:
             worktrees.fill_pool(site)
@@ -134,13 +142,13 @@ def test_w6_create_many_killed_before_every_effect(tmp_path: Path, pool: int) ->
             break
         deaths += 1
         # What was taken back can be made again; by the same code, so not every time.
-        if step % 5 == 1 and not (site.base / NAMES[0]).exists():
+        if (every > 10 or step % 5 == 1) and not (site.base / NAMES[0]).exists():
             worktrees.create_many(site, specs(tmp_path))
             assert_all_or_none(site, tmp_path)
         finish(site)
     else:
         raise AssertionError("never got through")
-    assert deaths > (20 if pool else 60), "the crash must hit many different moments"
+    assert deaths > 60 // every, "the crash must hit many different moments"
 
 
 @pytest.mark.slow
@@ -199,10 +207,11 @@ def assert_removed_or_whole(site: Site, kind: str, head: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.storm)])
 @pytest.mark.parametrize("kind", ["clean", "ahead", "dirty"])
-def test_w7_remove_killed_before_every_effect(tmp_path: Path, kind: str) -> None:
+def test_w7_remove_killed_before_effects(tmp_path: Path, kind: str, every: int) -> None:
     deaths = 0
-    for step in range(1, MOST_STEPS):
+    for step in range(1, MOST_STEPS, every):
         site = prepared(tmp_path, step, kind)
         head = worktrees.head(site, "amy")
         force = kind == "dirty"
@@ -216,7 +225,7 @@ def test_w7_remove_killed_before_every_effect(tmp_path: Path, kind: str) -> None
         if not died:
             break
         deaths += 1
-    assert deaths > 20
+    assert deaths > 20 // every
 
 
 @pytest.mark.slow

@@ -265,9 +265,10 @@ class Bench(RuleBasedStateMachine):
         git(self.repo, "status")
 
 
-def test_w4_w7_no_sequence_of_events_loses_work() -> None:
+@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.storm)])
+def test_w4_w7_no_sequence_of_events_loses_work(examples: int) -> None:
     Bench.TestCase.settings = settings(
-        max_examples=30,
+        max_examples=examples,
         stateful_step_count=30,
         deadline=None,
         suppress_health_check=list(HealthCheck),
