@@ -47,10 +47,10 @@ def measure(sections: Iterable[Section], short: bool, out: TextIO) -> Report:
 
 def line(row: Row) -> str:
     """As it is printed."""
-    goal = "none" if row.goal is None else _ratio(row.goal)
+    ours, bare = _value(row.ours, row.unit), _value(row.bare, row.unit)
+    ratio, goal = _ratio(row.ratio), _ratio(row.goal)
     return (
-        f"{row.number:4} {row.what:{WHAT}} {_value(row.ours, row.unit):>9}"
-        f" {_value(row.bare, row.unit):>9} {_ratio(row.ratio):>8} {goal:>8}  {row.verdict}"
+        f"{row.number:4} {row.what:{WHAT}} {ours:>9} {bare:>9} {ratio:>8} {goal:>8}  {row.verdict}"
     )
 
 
@@ -81,5 +81,12 @@ def _value(value: float, unit: str) -> str:
 
 
 def _ratio(ratio: float | None) -> str:
-    assert ratio is not None
-    return f"{ratio:.2f}x" if ratio >= 0.2 or ratio < 0.001 else f"1/{1 / ratio:.0f}"
+    match ratio:
+        case None:
+            return "none"
+        case _ if ratio >= 100:
+            return f"{ratio:.0f}x"
+        case _ if ratio >= 0.2 or ratio == 0:
+            return f"{ratio:.2f}x"
+        case _:
+            return f"1/{1 / ratio:.0f}"

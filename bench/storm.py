@@ -2,6 +2,7 @@
 
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,9 +33,13 @@ def _storm(
     repo, base = make_repo(place / "repo", 50), place / "base"
     base.mkdir()
 
+    is_ending = threading.Event()
+
     def work(thread: int) -> int:
         failures = 0
         for number in range(rounds):
+            if is_ending.is_set():
+                break
             path = base / f"tree-{thread}-{number}"
             failures += not add(repo, path)
             failures += not _ok("-C", path, *WHO, "commit", "-q", "--allow-empty", "-m", "work")
@@ -42,7 +47,10 @@ def _storm(
         return failures
 
     with ThreadPoolExecutor(threads) as pool:
-        return sum(pool.map(work, range(threads)))
+        try:
+            return sum(pool.map(work, range(threads)))
+        finally:
+            is_ending.set()  # or Ctrl-C would wait for all rounds
 
 
 def _ok(*words: str | Path) -> bool:
