@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.conftest import token_of
 from tests.engines.cli import Claude, program
 from tests.engines.fake_anthropic import FakeAnthropic
 
@@ -38,8 +37,9 @@ def rows(short: bool) -> Iterator[Row]:
     ):
         run(env, "run", "--detach", "--name", "amy", "--", "sleep", "infinity")
         claude = Claude(Path(place), model)
+        kept = json.loads((home.private("amy") / "env").read_text())
         claude.env |= {
-            "BULLPEN_TOKEN": token_of(home, "amy"),
+            "BULLPEN_TOKEN": kept["env"]["BULLPEN_TOKEN"],
             "BULLPEN_DIR": str(home.root),
             "BULLPEN_ACTOR": "amy",
             "BULLPEN_SESSION_DIR": str(home.session("amy")),
