@@ -20,7 +20,7 @@ from bench.report import WHAT, line, measure
 from bench.sections import SECTIONS, Section, choose
 from bench.table import Row, Skipped, interleaved
 
-from tests.conftest import wait_until
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
 # The rows of the table of goals whose features are there, as far as a peer can be run here.
