@@ -2,46 +2,40 @@
 
 import asyncio
 import contextlib
-import http.client
 import json
 import socket
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx
 
-from bench.table import Row, interleaved, show, timed
+from bench.table import Row, interleaved, timed
+from bullpen.component.discovery import scan
 
-PORTS = 200
 COMPONENTS = 5
-ROUNDS = 15
 
 
-def rows() -> list[Row]:
+def rows(short: bool) -> Iterator[Row]:
     """The scan, beside httpx."""
-    from bullpen.component.discovery import scan
-
-    with components() as ports:
-        found = scan(ports)
-        assert len(found) == COMPONENTS, found
-
-        def naive() -> float:
-            return timed(lambda: check(asyncio.run(by_httpx(ports))))
-
-        ours, theirs = interleaved(ROUNDS, lambda: timed(lambda: check(scan(ports))), naive)
-    return [Row("8", f"discovery, {PORTS} ports (beside httpx)", ours, theirs, 0.1)]
+    count, rounds = (20, 1) if short else (200, 15)
+    with components(count) as ports:
+        ours, theirs = interleaved(
+            rounds,
+            lambda: timed(lambda: check(scan(ports))),
+            lambda: timed(lambda: check(asyncio.run(by_httpx(ports)))),
+        )
+    yield Row("8", f"discovery, {count} ports, against httpx", ours, theirs, 0.1)
 
 
-def check(answers: list[Any]) -> None:
+def check(answers: Sequence[object]) -> None:
     """All of them, or the time means nothing."""
     assert sum(answer is not None for answer in answers) == COMPONENTS
 
 
 async def by_httpx(ports: list[int]) -> list[Any]:
     """The usual way: a client, and all requests at once."""
-    async with httpx.AsyncClient(timeout=1.0) as client:
+    async with httpx.AsyncClient(timeout=10.0) as client:
 
         async def ask(port: int) -> Any:
             try:
@@ -53,8 +47,8 @@ async def by_httpx(ports: list[int]) -> list[Any]:
 
 
 @contextlib.contextmanager
-def components() -> Iterator[list[int]]:
-    """Two hundred ports that nobody else has, a few of which answer."""
+def components(count: int) -> Iterator[list[int]]:
+    """As many ports that nobody else has, a few of which answer."""
     status = {
         "type": "view",
         "interfaces": ["statusable"],
@@ -66,20 +60,22 @@ def components() -> Iterator[list[int]]:
     }
     with contextlib.ExitStack() as stack:
         # Bound and not listening: whoever connects is refused, as at a port that is free.
-        kept = [stack.enter_context(socket.socket()) for _ in range(PORTS)]
+        kept = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in kept:
             one.bind(("127.0.0.1", 0))
         for number, one in enumerate(kept[:COMPONENTS]):
             body = json.dumps({**status, "name": f"web-{number}"}).encode()
             one.listen(64)
             threading.Thread(target=_answer, args=(one, body), daemon=True).start()
-        yield [one.getsockname()[1] for one in kept]
-        for one in kept[:COMPONENTS]:
-            one.shutdown(socket.SHUT_RDWR)
+        try:
+            yield [one.getsockname()[1] for one in kept]
+        finally:
+            for one in kept[:COMPONENTS]:
+                one.shutdown(socket.SHUT_RDWR)
 
 
 def _answer(listener: socket.socket, body: bytes) -> None:
-    head = f"HTTP/1.1 {http.client.OK.value} OK\r\ncontent-length: {len(body)}\r\n"
+    head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\n"
     while True:
         try:
             line, _ = listener.accept()
@@ -88,8 +84,3 @@ def _answer(listener: socket.socket, body: bytes) -> None:
         with line, contextlib.suppress(OSError):
             line.recv(4096)
             line.sendall(f"{head}connection: close\r\n\r\n".encode() + body)
-
-
-if __name__ == "__main__":
-    show(rows())
-    sys.exit()

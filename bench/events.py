@@ -1,24 +1,19 @@
-"""Row 6: the event stream, against a plain Starlette one. Row 7: durable messages, against
-NATS JetStream, which answers before its messages are on disk.
+"""Row 6: the event stream, against a plain Starlette one.
 
-`python -m bench.events KIND SOCKET` is the server of row 6, in a process of its own so that
-its CPU time can be told from the clients'.
+`python -m bench.events KIND SOCKET CLIENTS SECONDS` is the server, in a process of its own so
+that its CPU time can be told from the clients'.
 """
 
 import asyncio
-import contextlib
 import json
-import os
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 import uvloop
@@ -27,46 +22,52 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from bench.table import Row, interleaved
+from bench.table import Row, interleaved, wait_until
 from bullpen.hub.feed import Feed
 from bullpen.hub.store import Store
-from bullpen.model.event import Draft, Event, to_json
+from bullpen.model.event import Event, to_json
 
-CLIENTS = 50
 EVENTS_PER_SECOND = 1000
-STREAM_SECONDS = 3
-CALLERS = 64
-MESSAGES = 200 * CALLERS
 DATA = {"from": "amy", "to": "bob", "tool": "Bash", "text": "x" * 120}
-NATS_SERVER = Path(sys.executable).with_name("nats-server")
+CLOCK_SECONDS = 1e-6  # less than that cannot be told
 
 
-def rows(rounds: int = 3) -> list[Row]:
-    """Both rows; the second only where NATS is installed."""
-    plain, ours = interleaved(rounds, partial(_stream, "plain"), partial(_stream, "ours"))
-    what = f"CPU for 1 s of {EVENTS_PER_SECOND} events x {CLIENTS} clients"
-    return [Row("6", what, ours, plain, goal=0.25), *_message_rows(2 * rounds + 1)]
+def rows(short: bool) -> Iterator[Row]:
+    """CPU of the server for each second of the stream."""
+    clients, seconds, rounds = (10, 1, 1) if short else (50, 3, 3)
+    plain, ours = interleaved(
+        rounds,
+        partial(_stream, "plain", clients, seconds),
+        partial(_stream, "ours", clients, seconds),
+    )
+    what = f"CPU for 1 s of {EVENTS_PER_SECOND} events x {clients} clients"
+    yield Row("6", what, ours, plain, goal=0.25)
 
 
-# ── row 6 ──
-
-
-def _stream(kind: str) -> float:
-    """CPU seconds of the server for each second of the stream."""
-    with tempfile.TemporaryDirectory(prefix="bullpen-bench-") as scratch:
+def _stream(kind: str, clients: int, seconds: int) -> float:
+    with tempfile.TemporaryDirectory() as scratch:
         path = str(Path(scratch, "socket"))
-        words = [sys.executable, "-m", "bench.events", kind, path]
+        words = [sys.executable, "-m", "bench.events", kind, path, str(clients), str(seconds)]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
-            _wait_for(lambda: Path(path).exists())
-            received = uvloop.run(_listen(path))
-            spent = float(server.communicate()[0])
-    expected = CLIENTS * EVENTS_PER_SECOND * STREAM_SECONDS
+            try:
+                wait_until(lambda: server.poll() is not None or _listens(path), 0.005)
+                received = uvloop.run(_listen(path, clients))
+                spent = float(server.communicate()[0])
+            finally:
+                server.kill()
+    expected = clients * EVENTS_PER_SECOND * seconds
     assert received == expected, f"{kind}: {received} events of {expected}"
-    return spent / STREAM_SECONDS
+    return spent / seconds
 
 
-async def _listen(path: str) -> int:
-    return sum(await asyncio.gather(*(_count(path) for _ in range(CLIENTS))))
+def _listens(path: str) -> bool:
+    """It is bound a moment before that."""
+    with socket.socket(socket.AF_UNIX) as line:
+        return line.connect_ex(path) == 0
+
+
+async def _listen(path: str, clients: int) -> int:
+    return sum(await asyncio.gather(*(_count(path) for _ in range(clients))))
 
 
 async def _count(path: str) -> int:
@@ -80,8 +81,8 @@ async def _count(path: str) -> int:
     return found
 
 
-def _serve(kind: str, path: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="bullpen-bench-") as scratch:
+def _serve(kind: str, path: str, clients: int, seconds: int) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
         store = Store.open(Path(scratch, "state.db"))
         source = Ours(Feed(store)) if kind == "ours" else Plain()
         app = Starlette(routes=[Route("/", partial(_answer, source))])
@@ -89,9 +90,20 @@ def _serve(kind: str, path: str) -> None:
 
         async def serve() -> None:
             alone = await _make_events(source, 0, EVENTS_PER_SECOND)
-            producing = asyncio.create_task(_produce(source, server, alone))
+            producing = asyncio.create_task(produce(alone))
             await server.serve()
             await producing
+
+        async def produce(alone: float) -> None:
+            """An event each millisecond for all clients; prints what that costs above one for
+            nobody: waking up a thousand times a second is a good part of the cheaper one."""
+            while source.clients < clients:
+                await asyncio.sleep(0.01)
+            count = EVENTS_PER_SECOND * seconds
+            spent = await _make_events(source, EVENTS_PER_SECOND, count)
+            print(max(spent - alone * seconds, CLOCK_SECONDS), flush=True)
+            source.end()
+            server.should_exit = True
 
         uvloop.run(serve())
         store.close()
@@ -99,17 +111,6 @@ def _serve(kind: str, path: str) -> None:
 
 async def _answer(source: "Ours | Plain", _request: Request) -> StreamingResponse:
     return StreamingResponse(source.stream(), media_type="text/event-stream")
-
-
-async def _produce(source: "Ours | Plain", server: uvicorn.Server, alone: float) -> None:
-    """An event each millisecond for all clients; prints what that costs above one for nobody,
-    because waking up a thousand times a second is a good part of the cheaper one."""
-    while source.clients < CLIENTS:
-        await asyncio.sleep(0.01)
-    spent = await _make_events(source, EVENTS_PER_SECOND, EVENTS_PER_SECOND * STREAM_SECONDS)
-    print(spent - alone * STREAM_SECONDS, flush=True)
-    source.end()
-    server.should_exit = True
 
 
 async def _make_events(source: "Ours | Plain", first: int, count: int) -> float:
@@ -168,106 +169,5 @@ class Plain:
         self.publish(None)
 
 
-# ── row 7 ──
-
-
-def _message_rows(rounds: int) -> list[Row]:
-    if not NATS_SERVER.exists():
-        print(f"row 7 is left out: {NATS_SERVER} is not there", file=sys.stderr)
-        return []
-    with _nats() as url:
-        own, shared, ours = interleaved(
-            rounds,
-            lambda: uvloop.run(_jetstream(url, connections=CALLERS)),
-            lambda: uvloop.run(_jetstream(url, connections=1)),
-            lambda: uvloop.run(_store()),
-        )
-    return [
-        Row("7", f"1000 messages on disk, {CALLERS} callers", ours, own, goal=0.5),
-        # Not what separate callers have, but the fastest that JetStream can be.
-        Row("7", "  against one connection for all callers", ours, shared, goal=1),
-    ]
-
-
-@contextlib.contextmanager
-def _nats() -> Iterator[str]:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    scratch = tempfile.mkdtemp(prefix="bullpen-bench-")
-    words = [str(NATS_SERVER), "-js", "-sd", scratch, "-a", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            _wait_for(lambda: _answers(port))
-            yield f"nats://127.0.0.1:{port}"
-        finally:
-            server.terminate()
-    shutil.rmtree(scratch)
-
-
-async def _jetstream(url: str, connections: int) -> float:
-    import nats
-    from nats.js.api import StorageType, StreamConfig
-
-    links = [await nats.connect(url) for _ in range(connections)]
-    streams = [link.jetstream() for link in links]
-    await streams[0].add_stream(
-        StreamConfig(name="bench", subjects=["bench.>"], storage=StorageType.FILE)
-    )
-
-    async def publish(caller: int) -> None:
-        draft = _draft(caller)
-        message = {"time": draft.time, "kind": draft.kind, "agent": draft.agent, "data": draft.data}
-        await streams[caller % connections].publish("bench.messages", json.dumps(message).encode())
-
-    spent = await _all_callers(publish)
-    await streams[0].delete_stream("bench")
-    for link in links:
-        await link.close()
-    return spent
-
-
-async def _store() -> float:
-    with tempfile.TemporaryDirectory(prefix="bullpen-bench-") as scratch:
-        store = Store.open(Path(scratch, "state.db"))
-
-        async def append(caller: int) -> None:
-            await store.append(_draft(caller))
-
-        spent = await _all_callers(append)
-        store.close()
-    return spent
-
-
-def _draft(caller: int) -> Draft:
-    return Draft(time=time.time(), kind="message.sent", agent=f"agent-{caller}", data=DATA)
-
-
-async def _all_callers(send: Callable[[int], Coroutine[Any, Any, None]]) -> float:
-    """Seconds for a thousand messages, when every caller waits for its answer each time."""
-
-    async def call(caller: int) -> None:
-        for _ in range(MESSAGES // CALLERS):
-            await send(caller)
-
-    os.sync()
-    start = time.perf_counter()
-    await asyncio.gather(*(call(caller) for caller in range(CALLERS)))
-    return (time.perf_counter() - start) / MESSAGES * 1000
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds} s")
-        time.sleep(0.005)
-
-
 if __name__ == "__main__":
-    _serve(sys.argv[1], sys.argv[2])
+    _serve(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

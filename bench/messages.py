@@ -4,105 +4,90 @@ The agent takes a line, works for 50 ms, and echoes it. Row 12's peer took 46 s 
 it is not run here, so the row says what the goal says: a tenth of that.
 """
 
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from bench.hub import hub_home, run
-from bench.table import Row, interleaved
+from bench.hubs import hub_home, is_in, launch_listener, run
+from bench.keepers import need_tmux
+from bench.table import Row, interleaved, wait_until
 from bullpen.client.hub import HubClient
 from bullpen.paths import Home
 
-WORK_SECONDS = 0.05
-PEER_SECONDS = 46.0
-ROUNDS = 15
-FIFTY = 50
-ECHO = f"""
+PEER_SECONDS = 46.0 / 50
+ECHO = """
 import sys, time
 for line in sys.stdin:
-    time.sleep({WORK_SECONDS})
+    time.sleep(0.05)
     print("HEARD", line.split()[-1], flush=True)
 """
-SECONDS = 30.0
 
 
-def rows() -> list[Row]:
+def rows(short: bool) -> Iterator[Row]:
     """Both."""
+    rounds, count = (1, 2) if short else (15, 50)
     with hub_home() as (home, env):
-        role = home / "roles" / "echo.yaml"
-        program = home / "echo.py"
+        program = home.root / "echo.py"
         program.write_text(ECHO)
-        role.write_text(
-            "name: echo\nagent_type: command\ndeliver: lines\n"
-            f"command: [{sys.executable}, {program}]\n"
-        )
-        run(env, "run", "--role", "echo", "--name", "amy", "--detach")
-        log = home / "sessions/amy/output.log"
-        found = [_fifty(env, log)]
-        if shutil.which("tmux"):
-            found.insert(0, _one(home, log, program))
-        return found
+        log = launch_listener(home, env, "amy", [sys.executable, str(program)])
+        seconds = _all_received(env, log, count)
+        peer = PEER_SECONDS * count
+        yield Row("12", f"{count} messages, all received (peer: {peer:.0f} s)", seconds, peer, 0.1)
+        need_tmux()
+        with _tmux(home, program) as (tmux, pane):
+            client, number = HubClient(home, start=False), 0
+
+            def ours() -> float:
+                nonlocal number
+                number += 1
+                body = {"text": f"a{number}."}
+                return _until_heard(
+                    lambda: client.post("agents", "amy", "messages", body=body), log, body["text"]
+                )
+
+            def theirs() -> float:
+                nonlocal number
+                number += 1
+                words = [*tmux, "send-keys", f"b{number}.", "Enter"]
+                return _until_heard(lambda: subprocess.run(words, check=True), pane, f"b{number}.")
+
+            theirs()
+            ours()
+            mine, other = interleaved(rounds, ours, theirs)
+    yield Row("11", "message to echo, against tmux send-keys", mine, other, 90 / 80)
 
 
-def _one(home: Path, log: Path, program: Path) -> Row:
-    socket, pane = str(home / "tmux"), home / "pane"
-    tmux = ["tmux", "-S", socket]
-    subprocess.run(
-        [*tmux, "new-session", "-d", f"{sys.executable} {program} | tee {pane}"], check=True
-    )
-    client, number = HubClient(Home(home), start=False), 0
-
-    def ours() -> float:
-        nonlocal number
-        number += 1
-        text = f"a{number}"
-        return _timed(
-            lambda: client.post("agents", "amy", "messages", body={"text": text}), log, text
-        )
-
-    def theirs() -> float:
-        nonlocal number
-        number += 1
-        words = [*tmux, "send-keys", f"b{number}", "Enter"]
-        return _timed(lambda: subprocess.run(words, check=True), pane, f"b{number}")
-
+@contextmanager
+def _tmux(home: Home, program: Path) -> Iterator[tuple[list[str], Path]]:
+    """The same program in a pane, and the file of what it says."""
+    pane = home.root / "pane"
+    tmux = ["tmux", "-S", str(home.root / "tmux"), "-f", "/dev/null"]
+    words = f"{sys.executable} {program} | tee {pane}"
     try:
-        theirs()
-        ours()
-        mine, peer = interleaved(ROUNDS, ours, theirs)
+        subprocess.run([*tmux, "new-session", "-d", words], check=True)
+        yield tmux, pane
     finally:
-        subprocess.run([*tmux, "kill-server"], check=False)
-    return Row("11", "message to echo, beside tmux send-keys", mine, peer, 90 / 80)
+        subprocess.run([*tmux, "kill-server"], check=False, capture_output=True)
 
 
-def _fifty(env: dict[str, str], log: Path) -> Row:
+def _all_received(env: dict[str, str], log: Path, count: int) -> float:
     start = time.perf_counter()
-    for number in range(FIFTY):
+    for number in range(count):
         run(env, "send", "amy", f"c{number}.")
-    for number in range(FIFTY):
-        _wait(log, f"HEARD c{number}.")
-    return Row(
-        "12",
-        "50 messages, all received (peer: 46 s)",
-        time.perf_counter() - start,
-        PEER_SECONDS,
-        0.1,
-    )
-
-
-def _timed(send: Callable[[], object], file: Path, text: str) -> float:
-    start = time.perf_counter()
-    send()
-    _wait(file, f"HEARD {text}")
+    for number in range(count):
+        _wait_for(log, f"c{number}.")
     return time.perf_counter() - start
 
 
-def _wait(file: Path, text: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not file.exists() or text.encode() not in file.read_bytes():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{text} is not in {file}")
-        time.sleep(0.001)
+def _until_heard(send: Callable[[], object], file: Path, text: str) -> float:
+    start = time.perf_counter()
+    send()
+    _wait_for(file, text)
+    return time.perf_counter() - start
+
+
+def _wait_for(file: Path, text: str) -> None:
+    wait_until(lambda: is_in(file, f"HEARD {text}"), 0.001)

@@ -1,9 +1,23 @@
-"""Measuring and printing: rows of the table and interleaved medians."""
+"""What a section measures with: rows, interleaved medians, and the word for "not here"."""
 
+import math
+import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+
+# In this process's name, so that whoever finds one that was left knows whose it was.
+PREFIX = f"bullpen-bench-{os.getpid()}-"
+BULLPEN = str(Path(sys.executable).with_name("bullpen"))
+BARE = [os.path.realpath(sys.executable), "-S", "-E", "-c", "pass"]
+WAIT_SECONDS = 60.0
+
+
+class Skipped(Exception):
+    """A section, or the rest of one, cannot be measured here; says why."""
 
 
 @dataclass(frozen=True)
@@ -12,18 +26,22 @@ class Row:
 
     number: str
     what: str
-    ours: float  # seconds, or a count
+    ours: float
     bare: float
-    goal: float  # ours / bare at most
-    unit: str = "ms"
+    goal: float | None  # ours / bare at most; None: a peer that is shown and is no goal
+    unit: str = "s"
 
     @property
     def ratio(self) -> float:
-        return self.ours / self.bare if self.bare else float(self.ours > 0)
+        if self.bare:
+            return self.ours / self.bare
+        return math.inf if self.ours else 0.0
 
     @property
-    def met(self) -> bool:
-        return self.ratio <= self.goal
+    def verdict(self) -> str:
+        if self.goal is None:
+            return "-"
+        return "ok" if self.ratio <= self.goal else "MISSED"
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -43,21 +61,10 @@ def interleaved(rounds: int, *works: Callable[[], float]) -> list[float]:
     return [statistics.median(sample) for sample in samples]
 
 
-def show(rows: list[Row]) -> None:
-    """The table, and the misses again at the end."""
-    print(f"{'row':4} {'what':46} {'ours':>10} {'bare':>10} {'ratio':>8} {'goal':>8}")
-    for row in rows:
-        print(
-            f"{row.number:4} {row.what:46} {_value(row.ours, row.unit):>10}"
-            f" {_value(row.bare, row.unit):>10} {_ratio(row.ratio):>8} {_ratio(row.goal):>8}"
-            f"  {'ok' if row.met else 'MISSED'}",
-            flush=True,
-        )
-
-
-def _value(value: float, unit: str) -> str:
-    return f"{value * 1000:.1f} ms" if unit == "ms" else f"{value:g} {unit}"
-
-
-def _ratio(ratio: float) -> str:
-    return f"{ratio:.2f}x" if ratio >= 0.2 or ratio == 0 else f"1/{1 / ratio:.0f}"
+def wait_until(condition: Callable[[], bool], pause_seconds: float = 0.0005) -> None:
+    """Until it is true; fails at the deadline."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {WAIT_SECONDS:.0f} s")
+        time.sleep(pause_seconds)

@@ -4,15 +4,16 @@ import itertools
 import os
 import subprocess
 import tempfile
-import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from bench.table import Row, interleaved, timed
+from bench.table import Row, interleaved, timed, wait_until
 from bullpen import worktrees
 from bullpen.worktrees import Site, Spec
 
 WHO = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+COLD_GOAL, POOL_GOAL, REMOVE_GOAL = 1.1, 1 / 30, 1 / 20
 
 
 def make_repo(path: Path, files: int) -> Path:
@@ -28,27 +29,32 @@ def make_repo(path: Path, files: int) -> Path:
     return path
 
 
-def rows(files: int, rounds: int) -> list[Row]:
+def rows(short: bool) -> Iterator[Row]:
+    """The goals of the pool and of removal are for big trees; in small ones starting a few
+    processes is most of it."""
+    if short:
+        yield from measure(100, 1, POOL_GOAL, REMOVE_GOAL)
+        return
+    yield from measure(1_000, 9, None, None)
+    yield from measure(20_000, 5, POOL_GOAL, REMOVE_GOAL)
+
+
+def measure(
+    files: int, rounds: int, pool_goal: float | None, remove_goal: float | None
+) -> Iterator[Row]:
     """Cold and pooled creation, and removal, at one size."""
-    with tempfile.TemporaryDirectory(prefix="bullpen-bench-") as scratch:
-        repo = make_repo(Path(scratch, "repo"), files)
-        bench = Bench(repo, Path(scratch))
+    size = f"{files:,} files"
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = Bench(make_repo(Path(scratch, "repo"), files), Path(scratch))
         bare, cold, pooled = interleaved(
             rounds, bench.git_add, partial(bench.create, pool=0), partial(bench.create, pool=1)
         )
-        git_remove, remove, aside = interleaved(
-            rounds, bench.git_remove, bench.remove, bench.move_aside
-        )
-    size = f"{files // 1000}k files"
-    # The goals are for big trees; in small ones starting a few processes is most of it.
-    is_big = files >= 20_000
-    pool_goal, remove_goal = (1 / 30, 1 / 20) if is_big else (1.0, 1.0)
-    return [
-        Row("5a", f"ready worktree, cold, {size}", cold, bare, goal=1.1),
-        Row("5a", f"ready worktree, from the pool, {size}", pooled, bare, goal=pool_goal),
-        Row("5b", f"removal, checked, {size}", remove, git_remove, goal=remove_goal),
-        Row("5b", f"  of which the move aside, {size}", aside, git_remove, goal=remove_goal),
-    ]
+        yield Row("5a", f"ready worktree, cold, {size}", cold, bare, COLD_GOAL)
+        yield Row("5a", f"ready worktree, from the pool, {size}", pooled, bare, pool_goal)
+        bare, remove, aside = interleaved(rounds, bench.git_remove, bench.remove, bench.move_aside)
+        yield Row("5b", f"removal, checked, {size}", remove, bare, remove_goal)
+        yield Row("5b", f"  of which the move aside, {size}", aside, bare, remove_goal)
+        bench.settle()  # nothing is being deleted any more when we do that
 
 
 class Bench:
@@ -107,10 +113,8 @@ class Bench:
 
     def settle(self) -> None:
         """Let the background finish deleting, and the disk writing, before the clock starts."""
-        deadline = time.monotonic() + 120
         trash = self.base / ".trash"
-        while trash.exists() and any(_deletable(trash)) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: not trash.exists() or not _deletable(trash), 0.01)
         os.sync()
 
 

@@ -1,0 +1,339 @@
+"""`make bench`: a short run of every section, so that none rots, and how the table is printed.
+
+Whether a goal is met is never asserted: a machine under test is a machine under load.
+"""
+
+import contextlib
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from bench.__main__ import main
+from bench.report import WHAT, line, measure
+from bench.sections import SECTIONS, Section, choose
+from bench.table import Row, Skipped, interleaved
+
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[1]
+# The rows of the table of goals whose features are there, as far as a peer can be run here.
+GOALS = {"1a", "1b", "1c", "2a", "2b", "3a", "3b", "4", "5a", "5b", "5c", "6", "7", "8", "9"} | {
+    *("11", "12", "13", "14", "15")
+}
+NO_GOAL = {"h"}
+MAY_BE_ZERO = ("", "%")  # failures, and what an idle hub uses
+UNITS = {"s", "ms", "µs", "MB", *MAY_BE_ZERO}
+
+
+# ── every row ──
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A line of the table, read back from its columns."""
+
+    number: str
+    what: str
+    ours: str
+    beside: str
+    ratio: str
+    goal: str
+    verdict: str
+
+    @classmethod
+    def read(cls, text: str) -> "Printed":
+        ends = [4, 5 + WHAT, WHAT + 15, WHAT + 25, WHAT + 34, WHAT + 43, len(text)]
+        starts = [0, *ends]
+        return cls(*(text[a:b].strip() for a, b in zip(starts, ends, strict=False)))
+
+
+def run_bench(
+    *words: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *words],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.name)
+def test_short_run_measures_every_row_of_the_section(section: Section) -> None:
+    done = run_bench("--short", section.name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if missing := re.search(r": skipped: (.*)", done.stdout):
+        pytest.skip(missing[1])
+    table, _, _ = done.stdout.partition("\n\n")
+    rows = [Printed.read(text) for text in table.splitlines()[1:]]
+    assert {row.number for row in rows} == set(section.numbers)
+    for row in rows:
+        may_be_zero = row.number in NO_GOAL  # a difference of two, that noise may hide
+        assert_value(row.ours, may_be_zero)
+        assert_value(row.beside, may_be_zero)
+        assert re.fullmatch(r"\d+(\.\d\d)?x|1/\d+", row.ratio), row
+        assert re.fullmatch(r"\d+(\.\d\d)?x|1/\d+|none", row.goal), row
+        assert row.verdict in (("-",) if row.goal == "none" else ("ok", "MISSED")), row
+    for number in section.numbers:
+        assert any(row.goal != "none" for row in rows if row.number == number), number
+
+
+def assert_value(text: str, may_be_zero: bool) -> None:
+    value, _, unit = text.partition(" ")
+    assert unit in UNITS, text
+    assert re.fullmatch(r"\d+(\.\d+)?", value), text  # neither nan nor inf
+    assert float(value) > 0 or may_be_zero or unit in MAY_BE_ZERO, text
+
+
+def test_every_goal_has_a_section() -> None:
+    assert {number for section in SECTIONS for number in section.numbers} == GOALS | NO_GOAL
+
+
+# ── the table is printed while it is measured ──
+
+
+def steady(_short: bool) -> Iterator[Row]:
+    yield Row("1", "a good one", 0.0012, 0.001, 1.5)
+    yield Row("2", "a bad one", 0.0021, 0.001, 1.5)
+    yield Row("2", "  beside a peer", 0.000_021, 4.2, None)
+
+
+def failing(_short: bool) -> Iterator[Row]:
+    yield Row("3", "before it fails", 1, 1, 1)
+    raise ValueError("the tool said no")
+
+
+def absent(_short: bool) -> Iterator[Row]:
+    yield Row("4", "without the tool", 1, 1, 1)
+    raise Skipped("the tool is not installed")
+
+
+STEADY = Section("steady", ("1", "2"), steady)
+FAILING = Section("failing", ("3",), failing)
+ABSENT = Section("absent", ("4",), absent)
+
+
+def printed(*sections: Section) -> str:
+    out = io.StringIO()
+    measure(sections, False, out)
+    return out.getvalue()
+
+
+def test_each_row_has_its_goal_and_verdict_in_columns() -> None:
+    heading, *rows = printed(STEADY).splitlines()[:4]
+    assert Printed.read(heading) == Printed("row", "what", "ours", "beside", "ratio", "goal", "")
+    assert [Printed.read(row) for row in rows] == [
+        Printed("1", "a good one", "1.2 ms", "1.0 ms", "1.20x", "1.50x", "ok"),
+        Printed("2", "a bad one", "2.1 ms", "1.0 ms", "2.10x", "1.50x", "MISSED"),
+        Printed("2", "beside a peer", "21 µs", "4.2 s", "1/200000", "none", "-"),
+    ]
+
+
+def test_summary_names_the_misses() -> None:
+    _, _, summary = printed(STEADY).partition("\n\n")
+    assert summary.splitlines() == [
+        "1 of 2 goals met",
+        "missed: 2 a bad one: 2.10x, goal 1.50x",
+    ]
+
+
+def test_section_that_fails_is_named_and_the_others_go_on() -> None:
+    out = io.StringIO()
+    report = measure((FAILING, STEADY), False, out)
+    table, _, summary = out.getvalue().partition("\n\n")
+    assert "3    failing: FAILED\nTraceback" in table
+    assert [row.number for row in report.rows] == ["3", "1", "2", "2"]
+    assert report.failed == {"failing": "ValueError: the tool said no"}
+    assert summary.endswith("failed: failing: ValueError: the tool said no\n")
+
+
+def test_section_that_cannot_be_measured_here_says_why_and_the_others_go_on() -> None:
+    out = io.StringIO()
+    report = measure((ABSENT, STEADY), False, out)
+    table, _, summary = out.getvalue().partition("\n\n")
+    assert "4    absent: skipped: the tool is not installed\n" in table
+    assert [row.number for row in report.rows] == ["4", "1", "2", "2"]
+    assert not report.failed
+    assert summary.endswith("skipped: absent: the tool is not installed\n")
+
+
+def test_heading_and_rows_are_out_before_the_next_is_measured(tmp_path: Path) -> None:
+    file = tmp_path / "table"
+    seen: list[list[str]] = []
+
+    def curious(_short: bool) -> Iterator[Row]:
+        for number in "12":
+            seen.append(file.read_text().splitlines())
+            yield Row(number, "looked before", 1, 1, 1)
+
+    with file.open("w") as out:  # which keeps what is not flushed
+        measure(
+            [Section("curious", ("1", "2"), curious), Section("other", ("1",), curious)], False, out
+        )
+    assert [len(lines) for lines in seen] == [1, 2, 3, 4]
+    assert seen[0][0].startswith("row  what")
+
+
+def test_rows_that_were_not_asked_for_are_not_printed() -> None:
+    out = io.StringIO()
+    report = measure(choose(["1"], sections=[STEADY]), False, out)
+    assert [row.number for row in report.rows] == ["1"]
+
+
+def test_section_is_left_when_its_rows_cannot_be_printed() -> None:
+    left: list[str] = []
+
+    def with_server(_short: bool) -> Iterator[Row]:
+        with contextlib.ExitStack() as stack:
+            stack.callback(left.append, "server")
+            yield Row("1", "served", 1, 1, 1)
+
+    class Interrupted(io.StringIO):
+        def write(self, text: str) -> int:
+            if "served" in text:
+                raise KeyboardInterrupt
+            return super().write(text)
+
+    with pytest.raises(KeyboardInterrupt):
+        measure([Section("with_server", ("1",), with_server)], False, Interrupted())
+    assert left == ["server"]
+
+
+# ── what is measured ──
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["2a"], {"memory": ("2a",)}),
+        (["2"], {"memory": ("2a",), "spawn": ("2b",)}),
+        (["1"], {"hot_verbs": ("1a", "1b"), "other_verbs": ("1c",)}),
+        (["15", "5b"], {"trees": ("5b",), "many": ("15",)}),
+        (["big_trees", "5a"], {"trees": ("5a",), "big_trees": ("5a", "5b")}),
+        (["events", "6", "events"], {"events": ("6",)}),
+    ],
+)
+def test_rows_are_chosen_by_number_or_section(
+    words: list[str], expected: dict[str, tuple[str, ...]]
+) -> None:
+    assert {section.name: section.numbers for section in choose(words)} == expected
+
+
+def test_biggest_repository_is_measured_only_if_asked_for() -> None:
+    usual = [section.name for section in choose([])]
+    assert [section.name for section in choose([], full=True) if section.name not in usual] == [
+        "big_trees"
+    ]
+    assert [section.name for section in choose(["5a"], full=True)] == ["trees", "big_trees"]
+
+
+@pytest.mark.parametrize("word", ["nonsense", "99", "", "2a,2b", "1d"])
+def test_wrong_name_is_refused_with_what_there_is(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--short", "6", word])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert f"no row or section {word!r}" in err
+    assert all(section.name in err for section in SECTIONS)
+
+
+def test_help_names_all_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert all(word in text for word in ("--short", "--full", *GOALS))
+    assert all(section.name in text for section in SECTIONS)
+
+
+def test_rounds_go_there_and_back_and_the_median_counts() -> None:
+    turns: list[str] = []
+    times = iter([5.0, 1.0, 2.0, 9.0, 7.0, 3.0])
+
+    def work(name: str) -> float:
+        turns.append(name)
+        return next(times)
+
+    assert interleaved(3, lambda: work("a"), lambda: work("b")) == [7.0, 2.0]
+    assert "".join(turns) == "abbaab"
+
+
+@pytest.mark.parametrize(
+    ("ours", "bare", "goal", "verdict"),
+    [
+        (1.5, 1.0, 1.5, "ok"),
+        (1.51, 1.0, 1.5, "MISSED"),
+        (0, 0, 0, "ok"),
+        (1, 0, 0, "MISSED"),
+        (9, 1, None, "-"),
+    ],
+)
+def test_verdict(ours: float, bare: float, goal: float | None, verdict: str) -> None:
+    row = Row("1", "x", ours, bare, goal)
+    assert row.verdict == verdict
+    assert line(row).endswith(f"  {verdict}")
+
+
+# ── the whole command ──
+
+
+@pytest.mark.slow
+def test_exit_code_tells_of_a_section_that_failed_and_not_of_one_that_was_skipped(
+    tmp_path: Path,
+) -> None:
+    env = {**os.environ, "PATH": str(tmp_path)}  # no git, no bwrap
+    done = run_bench("--short", "storm", "sandbox", env=env)
+    assert done.returncode == 1, done
+    assert "storm: FAILED" in done.stdout
+    assert "9    sandbox: skipped: bwrap is not installed" in done.stdout
+    assert run_bench("--short", "sandbox", env=env).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("section", "running"), [("spawn", 6), ("many", 4), ("store", 1)])
+def test_interrupted_it_leaves_neither_processes_nor_files(section: str, running: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "bench", section],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as bench:
+        mark = f"bullpen-bench-{bench.pid}-"
+        try:
+            wait_until(lambda: bench.poll() is not None or len(marked(mark)) >= running)
+            bench.send_signal(signal.SIGINT)
+            bench.send_signal(signal.SIGINT)
+            _, err = bench.communicate(timeout=120)
+        finally:
+            bench.terminate()
+    assert bench.returncode == 130, err
+    assert "\ninterrupted\n" in err
+    assert marked(mark) == []
+    assert [*Path("/tmp").glob(f"{mark}*"), *Path("/dev/shm").glob(f"{mark}*")] == []
+
+
+def marked(mark: str) -> list[str]:
+    """Processes that have it in their command line or environment, but the bench's own."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and entry.name != mark.split("-")[2]:
+            with contextlib.suppress(OSError):
+                words = (entry / "cmdline").read_bytes()
+                if mark.encode() in words + (entry / "environ").read_bytes():
+                    found.append(f"{entry.name} {words!r}")
+    return found
