@@ -10,7 +10,8 @@ import pytest
 
 from bullpen import worktrees
 from bullpen.worktrees import Site, Spec, WorktreeError, repo_lock
-from tests.worktrees.repos import git, make_repo
+from bullpen.worktrees.recover import delete_branch
+from tests.worktrees.repos import commit, git, make_repo
 
 
 @pytest.fixture
@@ -127,3 +128,18 @@ def test_w4_what_is_kept_of_worktrees_is_the_persons_alone_to_read(tmp_path: Pat
     assert modes.keys() >= {".records", ".making", ".trash"}
     assert set(modes.values()) == {0}
     assert (site.records / "bob.json").stat().st_mode & 0o077 == 0
+
+
+def test_w7_a_branch_that_moved_since_is_left_alone(site: Site, repo: Path) -> None:
+    old = git(repo, "rev-parse", "main")
+    git(repo, "branch", "topic")
+    git(repo, "config", "branch.topic.remote", "origin")
+    git(repo, "update-ref", "refs/heads/topic", commit(repo, "newer.txt"))
+    with repo_lock.locked(site.repo) as lock:
+        assert not delete_branch(site.repo, "topic", old, lock)
+        assert not delete_branch(site.repo, "gone", old, lock)
+        assert worktrees.branch_exists(site.repo, "topic")
+        assert git(repo, "config", "branch.topic.remote") == "origin"
+        assert delete_branch(site.repo, "topic", git(repo, "rev-parse", "main"), lock)
+    assert not worktrees.branch_exists(site.repo, "topic")
+    assert git(repo, "config", "branch.topic.remote", check=False) == ""
