@@ -13,6 +13,8 @@ from bullpen.worktrees import Site, Spec, WorktreeError, repo_lock
 from bullpen.worktrees.recover import delete_branch
 from tests.worktrees.repos import commit, git, make_repo
 
+pytestmark = pytest.mark.slow  # a repository for each
+
 
 @pytest.fixture
 def busy(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
