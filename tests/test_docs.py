@@ -7,11 +7,13 @@ from typing import get_args
 
 import click
 import pytest
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from ruamel.yaml import YAML
 
 from bullpen.cli.first_word import FirstWord
 from bullpen.cli.main import cli
-from bullpen.hub.http.tasks import router
+from bullpen.hub.http import seats, tasks
 from bullpen.model.agent_file import AgentFile, Claude
 from bullpen.model.project import Project
 from bullpen.model.task import STATES, Error, Offered
@@ -64,9 +66,23 @@ def test_every_field_state_and_failure_of_a_task_is_named() -> None:
         assert f"`{word}`" in TASKS, word
 
 
-def test_every_route_of_tasks_is_named() -> None:
+def test_every_route_of_tasks_is_named_and_every_named_one_is_there() -> None:
+    """The text names them once: on the hub they are there below an agent's name and without, but
+    for those that it says are the hub's, or an agent's own."""
     named = set(re.findall(r"`([A-Z]+ /[^`]*)`", TASKS))
-    for route in router.routes:
-        path = route.path.removeprefix("/agents/{name}")  # type: ignore[attr-defined]
-        for method in route.methods:  # type: ignore[attr-defined]
-            assert f"{method} {path}" in named
+    of_the_hub = set(re.findall(r"\| `([A-Z]+ /[^`]*)` \| on the hub:", TASKS))
+    [line] = [line for line in TASKS.splitlines() if line.endswith("| the agent itself |")]
+    of_an_agent = {"POST /task", *re.findall(r"`([A-Z]+ /[^`]*)`", line)}
+    both = named - of_the_hub - of_an_agent | {"GET /tasks"}
+    expected = both | of_the_hub | {below(route) for route in both | of_an_agent}
+    assert {name for router in (tasks.router, seats.router) for name in names(router)} == expected
+
+
+def below(route: str) -> str:
+    method, path = route.split()
+    return f"{method} /agents/{{name}}{path}"
+
+
+def names(router: APIRouter) -> set[str]:
+    routes = [route for route in router.routes if isinstance(route, APIRoute)]
+    return {f"{method} {route.path}" for route in routes for method in route.methods}

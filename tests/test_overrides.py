@@ -149,3 +149,25 @@ def test_r6_every_field_of_a_role_is_either_allowed_or_refused() -> None:
         key for key in leaves(Role) if not any(key.startswith(f"{refused}.") for refused in REFUSED)
     } | {"permissions"}
     assert known == set(ALLOWED) | set(REFUSED)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *(
+            "name",
+            "instructions",
+            "system_prompt",
+            "permissions.allow",
+            "permissions.deny",
+            "hooks",
+        ),
+        *("settings", "env", "command", "capabilities", "may_grant", "sandbox.read_only_paths"),
+        *("sandbox.read_write_paths", "sandbox.ssh_agent", "sandbox.processes"),
+        *("sandbox.memory_mb", "worktree.copy"),
+    ],
+)
+def test_r6_who_an_agent_is_and_what_it_may_do_is_changed_in_its_file_only(key: str) -> None:
+    with pytest.raises(BullpenError, match="cannot be overridden"):
+        parse_override(f"{key}=true")
+    assert not set(ALLOWED) & set(REFUSED)

@@ -86,6 +86,8 @@ def test_p4_a_count_numbers_the_names_even_if_it_is_one() -> None:
         ("agents: [{role: a}]\nworkflow: paralel", "workflow", "did you mean parallel?"),
         ("agents: [{role: a}]\nbranch_prefix: a..b", "branch_prefix", "no name that git allows"),
         ("agents: [{role: a}]\nbranch_prefix: -a", "branch_prefix", "no name that git allows"),
+        ("agents: [{role: a}]\nbranch_prefix: a/.b", "branch_prefix", "no name that git allows"),
+        ("agents: [{role: a}]\nbranch_prefix: a.lock", "branch_prefix", "no name that git allows"),
         ("agents: [{role: a}]\nbudget: {usd: 0}", "budget.usd", "too small"),
     ],
 )

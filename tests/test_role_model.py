@@ -163,6 +163,8 @@ WRONG = [
     ("worktree: {enabled: 1}", "worktree.enabled", "1 is neither true nor false"),
     ("worktree: {copy: [../x]}", "worktree.copy.0", "leaves the repository"),
     ("worktree: {copy: [/etc/x]}", "worktree.copy.0", "leaves the repository"),
+    ("worktree: {copy: [~/.netrc]}", "worktree.copy.0", "leaves the repository"),
+    ("sandbox: {processes: 15}", "sandbox.processes", "16"),
     ("worktree: {branch_from: -x}", "worktree.branch_from", "does not begin with -"),
     ("hooks: {PostTooluse: [{command: x}]}", "hooks.PostTooluse", "did you mean PostToolUse?"),
     ("hooks: {Stop: {command: x}}", "hooks.Stop", "a block is no list"),

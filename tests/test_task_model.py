@@ -16,6 +16,7 @@ from bullpen.model.task import (
     STATES,
     Asked,
     Cancelling,
+    Error,
     Final,
     Offered,
     Resting,
@@ -193,6 +194,48 @@ def test_what_an_attempt_said_is_kept_until_another_says_more() -> None:
     second = run(2, 4.0, "claude_error", is_retryable=True)
     over = after_run(current, second, "", stays_open=False, retries=1, chance=0)
     assert over.output == "part"
+
+
+def test_an_attempt_is_of_the_same_turn_and_waits_longer_than_the_one_before() -> None:
+    current, waits = begin(task(), 2.0), []
+    for number in (1, 2):
+        done = run(number, 10.0 * number, "claude_error", is_retryable=True)
+        current = after_run(current, done, "", stays_open=False, retries=9, chance=0.5)
+        assert isinstance(current.status, Working)
+        # Else a turn that is tried again and again would never be too long.
+        assert current.status.turn_started == 2.0
+        assert (current.status.run, current.status.attempt) == (number + 1, number + 1)
+        assert current.status.due is not None
+        waits.append(current.status.due - done.ended)
+    assert waits == [1.0, 2.0]
+    assert verdict(current, 30.0, 32.0) == ("timeout", "it took longer than 30 s")
+
+
+def test_a_run_that_ended_itself_early_is_a_failure_and_no_cancel() -> None:
+    over = after_run(
+        begin(task(), 2.0), run(1, 3.0, "cancelled"), "", stays_open=True, retries=0, chance=0
+    )
+    assert over.state == "failed"
+    assert show(over, 9.0).error == Error(type="claude_error", message="it ended without a result")
+
+
+def test_what_is_over_takes_no_longer() -> None:
+    over = fail(begin(task(), 2.0), "lost", "gone", 5.0)
+    assert show(over, 100.0).duration_seconds == 3.0
+    assert show(over, 100.0).completed_at == 5.0
+
+
+def test_one_request_twice_is_one_turn_and_one_end() -> None:
+    resting = every_state()[2]
+    again = go_on(resting, "more", 5.0, "r1")
+    assert go_on(again, "more", 6.0, "r1") is again
+    with pytest.raises(BullpenError, match="is working"):
+        go_on(again, "more", 6.0, "r2")
+    over = end(resting, 5.0, "r3")
+    assert end(over, 6.0, "r3") is over
+    for request in ("", "r4"):
+        with pytest.raises(BullpenError, match="is over"):
+            end(over, 6.0, request)
 
 
 @given(st.integers(1, 100), st.floats(0, 1, exclude_max=True))

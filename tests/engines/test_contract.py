@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bullpen.engines import ENGINES, Engine, Prepared, Start
 from bullpen.engines.base import Reader
-from bullpen.engines.lines import Outcome, Said, Spent, Used, outcome_of_exit
+from bullpen.engines.lines import Begun, Outcome, Said, Spent, Used, outcome_of_exit
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.role import Role
 from bullpen.model.state import Idle
@@ -564,21 +564,42 @@ def test_recorded_hooks_name_their_conversation_and_end_idle(name: str) -> None:
     assert UUID.fullmatch(engine.conversation(hooks[0]))
 
 
-@recordings
-def test_recorded_runs_end_as_they_did(name: str) -> None:
-    for file in sorted((SAMPLES / name).glob("run-*.jsonl")):
-        lines = [
-            said
-            for line in file.read_bytes().splitlines()
-            for said in ENGINES[name].read_line(line)
-        ]
-        ended = [line for line in lines if isinstance(line, Outcome)]
-        assert len(ended) == 1
-        expected = {"ok": "", "429": "rate_limit"}.get(
-            file.stem.removeprefix("run-"), "claude_error"
-        )
-        assert ended[0].fault == expected
-        assert not ended[0].is_retryable
+# How each recorded run ended: a new recording needs a line here.
+ENDS = {
+    "codex/run-401.jsonl": (
+        "claude_error",
+        "unexpected status 401 Unauthorized: scripted 401, url: http://127.0.0.1:1/v1/responses",
+    ),
+    "codex/run-429.jsonl": (
+        "rate_limit",
+        "exceeded retry limit, last status: 429 Too Many Requests",
+    ),
+    "codex/run-ok.jsonl": ("", ""),
+    "gemini/run-401.jsonl": (
+        "claude_error",
+        '[API Error: {"error":{"code":401,"message":"scripted 401","status":"UNAUTHENTICATED"}}]',
+    ),
+    "gemini/run-ok.jsonl": ("", ""),
+}
+
+
+def test_every_recorded_run_is_looked_at() -> None:
+    assert ENDS.keys() == {f"{file.parent.name}/{file.name}" for file in SAMPLES.glob("*/run-*")}
+
+
+@pytest.mark.parametrize(("file", "end"), ENDS.items())
+def test_recorded_runs_end_as_they_did(file: str, end: tuple[str, str]) -> None:
+    engine = ENGINES[Path(file).parent.name]
+    lines = (SAMPLES / file).read_bytes().splitlines()
+    told = [said for line in lines for said in engine.read_line(line)]
+    assert isinstance(told[0], Begun)
+    assert UUID.fullmatch(told[0].conversation)
+    (outcome,) = [said for said in told if isinstance(said, Outcome)]
+    assert outcome is told[-1]
+    assert (outcome.fault, outcome.why) == end
+    assert not outcome.is_retryable
+    # The model was asked only where it answered.
+    assert bool(outcome.input_tokens) == bool(outcome.output_tokens) == (not outcome.fault)
 
 
 def test_t8_what_a_tool_is_used_on_is_told_in_a_line() -> None:

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -421,22 +422,44 @@ def test_e4_a_budget_of_claudes_own_is_a_fault_of_its_own() -> None:
     assert found.fault == "budget"
 
 
+FAILED = Outcome("claude_error", "", "")
+
+
 @pytest.mark.parametrize(
-    "line",
+    ("line", "read"),
     [
-        b"",
-        b"{",
-        b"null",
-        b"[]",
-        b'{"type":"result"}',
-        b'{"type":"result","is_error":"false","terminal_reason":"completed"}',
-        b'{"type":"result","is_error":false,"terminal_reason":"something new"}',
-        b'{"type":"result","is_error":false,"terminal_reason":"completed","usage":7}',
-        b'{"type":"assistant","message":{"content":[1,{"type":"text","text":3}]}}',
-        b'{"type":"system","subtype":"api_retry","attempt":"x","retry_delay_ms":null}',
+        (b"", ()),
+        (b"{", ()),
+        (b"null", ()),
+        (b"[]", ()),
+        (b'{"type":["result"],"is_error":false}', ()),
+        (b'{"type":"result"}', (FAILED,)),
+        (b'{"type":"result","is_error":null,"result":"said"}', (replace(FAILED, why="said"),)),
+        (
+            b'{"type":"result","is_error":"false","terminal_reason":"completed"}',
+            (replace(FAILED, why="completed"),),
+        ),
+        (
+            b'{"type":"result","is_error":false,"terminal_reason":"something new"}',
+            (replace(FAILED, why="something new"),),
+        ),
+        (
+            b'{"type":"result","is_error":true,"terminal_reason":"completed","errors":["a","b"]}',
+            (replace(FAILED, why="a; b"),),
+        ),
+        (
+            b'{"type":"result","is_error":false,"terminal_reason":"completed","usage":7}',
+            (Outcome("", "", ""),),
+        ),
+        (
+            b'{"type":"assistant","message":{"content":[1,{"type":"text","text":3}]}}',
+            (Said(""),),
+        ),
+        (
+            b'{"type":"system","subtype":"api_retry","attempt":"x","retry_delay_ms":null}',
+            (Retrying(0, 0.0, ""),),
+        ),
     ],
 )
-def test_e4_odd_lines_are_no_success(line: bytes) -> None:
-    for found in CLAUDE.read_line(line):
-        if isinstance(found, Outcome) and b'"usage":7' not in line:
-            assert found.fault
+def test_e4_odd_lines_are_no_success(line: bytes, read: tuple[Line, ...]) -> None:
+    assert CLAUDE.read_line(line) == read

@@ -316,6 +316,15 @@ def test_w12_home_inside_the_work_tree(repo: Path, ignored: bool) -> None:
     )
 
 
+def test_w14_what_lies_in_the_base_is_not_copied_from_one_worktree_to_the_next(repo: Path) -> None:
+    site = worktrees.open_site(repo, repo / "trees")  # no home, which would tell
+    worktrees.create(site, Spec("amy"))
+    (repo / ".env").write_text("x")
+    path = worktrees.create(site, Spec("bob", copy=("**",)))
+    assert (path / ".env").exists()
+    assert not (path / "trees").exists()
+
+
 # ── configuration and environment ────────────────────────────────────────────
 
 

@@ -195,6 +195,7 @@ def test_w15_refill_from_an_odd_place(tmp_path: Path) -> None:
         "no git file",
         "git file elsewhere",
         "admin gone",
+        "admin of another place",
         "unlocked",
         "not locked by us",
         "on branch",
@@ -213,6 +214,8 @@ def test_w15_broken_entries_are_ignored(pooled: Site, repo: Path, damage: str) -
             shutil.copyfile(second.path / ".git", first.path / ".git")
         case "admin gone":
             shutil.rmtree(admin)
+        case "admin of another place":
+            (admin / "gitdir").write_text(f"{pooled.base / 'elsewhere' / '.git'}\n")
         case "unlocked":
             git(repo, "worktree", "unlock", str(first.path))
         case "not locked by us":

@@ -581,6 +581,21 @@ def test_w7_restore_takes_the_newest_copy(site: Site) -> None:
     assert (path / "new").read_text() == "third"
 
 
+def test_w7_copies_of_one_moment_do_not_replace_each_other(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: moment)
+    for text in ("first", "second"):
+        path = worktrees.create(site, Spec("amy"))
+        (path / "new").write_text(text)
+        worktrees.remove(site, "amy", force=True)
+    newest, oldest = worktrees.list_kept(site.repo)
+    assert newest.kept_at == oldest.kept_at
+    texts = [git(path.parents[1] / "repo", "show", f"{copy.ref}:new") for copy in (newest, oldest)]
+    assert texts == ["second", "first"]
+
+
 def test_w7_restore_never_touches_a_worktree_that_is_there(site: Site, failing: Failing) -> None:
     path = worktrees.create(site, Spec("amy"))
     (path / "file0.txt").write_text("old work\n")

@@ -99,6 +99,8 @@ def test_w10_diff_stat(site: Site, repo: Path) -> None:
     (path / "binary").write_bytes(b"\0\1\2")
     git(path, "add", "binary")
     (path / "new").write_text("x")
+    (site.repo.common_dir / "info/exclude").write_text("*.log\n")
+    (path / "ignored.log").write_text("x")
     assert worktrees.diff_stat(site, "amy") == DiffStat(4, 3, 2, 1)
 
 
