@@ -1,9 +1,12 @@
 """Order among the tests themselves."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
+
+from tests import tiers
 
 TESTS = Path(__file__).parent
 PACKAGE = TESTS.name
@@ -63,3 +66,41 @@ def test_every_way_to_import_one_is_seen(
         path.write_text(line)
     monkeypatch.setattr("tests.test_suite.TESTS", tmp_path / PACKAGE)
     assert any(map(is_run_by_pytest, imported(tmp_path / PACKAGE / "hub" / "user.py")))
+
+
+# ── when they run ──
+
+# Of every requirement that is built: letter, last number.
+BUILT = {
+    "a": 4, "b": 9, "c": 5, "e": 7, "f": 4, "g": 5, "h": 10, "k": 6, "o": 3, "p": 7, "q": 5,
+    "r": 9, "s": 3, "t": 13, "w": 16, "x": 6,
+}
+
+
+def numbers(storm: bool) -> set[str]:
+    """Of the requirements whose tests run in `make storm` alone, or also elsewhere."""
+    found: set[str] = set()
+    for path in TESTS.rglob("test_*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+                if ("pytest.mark.storm" in decorators) == storm:
+                    found |= set(re.findall(r"(?<=_)[a-z][0-9]+(?=_)", node.name))
+    return found
+
+
+def test_every_requirement_has_a_test_outside_of_the_storm() -> None:
+    wanted = {f"{letter}{n + 1}" for letter, last in BUILT.items() for n in range(last)}
+    assert wanted - numbers(storm=False) == set()
+
+
+def test_nothing_is_proved_by_the_storm_alone() -> None:
+    assert numbers(storm=True) - numbers(storm=False) == set()
+
+
+@pytest.mark.parametrize(
+    ("cases", "number", "kept"),
+    [(10, 1, {0}), (10, 2, {0, 9}), (9, 3, {0, 4, 8}), (2, 5, {0, 1}), (1, 1, {0})],
+)
+def test_few_cases_are_spread_evenly(cases: int, number: int, kept: set[int]) -> None:
+    assert tiers.spread(cases, number) == kept

@@ -83,7 +83,7 @@ def merged_env(start: Start, prepared: Prepared) -> dict[str, str]:
 # -- starts ----------------------------------------------------------------------------------
 
 
-def test_the_table_knows_each_engine_by_its_name() -> None:
+def test_e1_the_table_knows_each_engine_by_its_name() -> None:
     assert {name: engine.name for name, engine in ENGINES.items()} == {
         name: name for name in ("claude", "gemini", "codex", "command")
     }

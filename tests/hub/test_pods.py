@@ -663,3 +663,16 @@ def test_p5_member_that_cannot_be_stopped_is_tried_again_by_the_next_hub() -> No
         wait_until(lambda: len(pen.events(kind="pod.failed")) == 1)
         assert pen.agents() == {}
         assert not (pen.root / "worktrees" / "ann").exists()
+
+
+def test_p1_a_pod_is_what_its_agents_say(pen: Pen) -> None:
+    """No list of pods is kept: who says to be in one is, also for a hub that knows nothing yet."""
+    pen.run(name="amy", pod="team")
+    pen.run(name="bob")
+    pen.kill_hub()
+    record = pen.session("bob") / "session.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "pod": "team"}))
+    assert pen.agents()["bob"]["pod"] == "team"
+    (pod,) = pen.client().get("pods")
+    assert pod["pod"] == "team"
+    assert sorted(agent["name"] for agent in pod["agents"]) == ["amy", "bob"]
