@@ -54,6 +54,17 @@ def create_once(path: Path, content: bytes) -> bool:
     return True
 
 
+def make_directory(directory: Path, mode: int = 0o777) -> None:
+    """One that survives a power cut as what is flushed in it does; one that is there stays."""
+    try:
+        directory.mkdir(mode)
+    except FileExistsError:
+        if not directory.is_dir():
+            raise
+    else:
+        flush_directory(directory.parent)
+
+
 def flush_directory(directory: Path) -> None:
     """Make a rename or an unlink in it survive a power cut."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
