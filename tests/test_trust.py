@@ -259,6 +259,20 @@ def test_directory_that_others_write_to_needs_force(
     assert bullpen("trust", repo, "--force").code == 0
 
 
+def test_directory_of_another_user_needs_force(
+    tmp_path: Path, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trust.refuse_careless(repo, tmp_path / "person")
+    if os.geteuid() == 0:
+        os.chown(repo, 65534, 65534)
+    else:
+        another = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: another)
+    with pytest.raises(BullpenError, match="can be written by other users") as caught:
+        trust.refuse_careless(repo, tmp_path / "person")
+    assert caught.value.kind is Kind.DENIED
+
+
 def test_list_of_the_command(pen: Home, repo: Path, bullpen: Bullpen) -> None:
     assert "no directory is trusted" in bullpen("trust", "--list").out
     assert bullpen("trust", "--list", "--json").json == []

@@ -327,6 +327,17 @@ def test_a_secret_that_holds_another_is_redacted_whole() -> None:
     assert redactor.text("x outer-inner-secret-outer inner-secret") == f"x {REDACTED} {REDACTED}"
 
 
+def test_b9_no_line_of_a_secret_of_several_lines_appears(path: Path) -> None:
+    """A program prints a key line by line, and each becomes a record of its own."""
+    secret = "first-line-of-it\nsecond-line-of-it\r\nthird-line-of-it\n"
+    logs.add_secret(secret)
+    for line in secret.splitlines():
+        log.info("said: %s", line)
+    log.info("all of it: %s", secret, extra={"whole": secret})
+    assert "line-of-it" not in path.read_text()
+    assert [line["message"] for line in lines(path)][:3] == [f"said: {REDACTED}"] * 3
+
+
 def test_hostile_text_takes_linear_time_and_is_cut() -> None:
     redactor = Redactor()
     redactor.add(["known-secret"])
