@@ -140,7 +140,7 @@ def test_damaged_list_trusts_nothing_and_is_not_written_over(
     assert the_list(pen).read_bytes() == raw
 
 
-def test_list_that_is_a_link_or_a_pipe_trusts_nothing(
+def test_list_that_is_a_link_a_pipe_or_a_directory_trusts_nothing(
     pen: Home, repo: Path, tmp_path: Path
 ) -> None:
     trust.add(pen, repo)
@@ -149,6 +149,9 @@ def test_list_that_is_a_link_or_a_pipe_trusts_nothing(
     assert not trust.is_trusted(pen, repo)
     the_list(pen).unlink()
     os.mkfifo(the_list(pen), 0o600)
+    assert not trust.is_trusted(pen, repo)
+    the_list(pen).unlink()
+    the_list(pen).mkdir(mode=0o700)
     assert not trust.is_trusted(pen, repo)
 
 
