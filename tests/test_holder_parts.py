@@ -149,6 +149,7 @@ def test_a_slow_client_gets_the_end_of_its_frame_the_answers_and_why(
     assert client.queued > QUEUE_BYTES
     client.drop()
     assert not client.live
+    assert client.queue[0] is output, "half of it is sent"
     assert client.queued == sum(map(len, client.queue)) - client.sent
     reader, found = Reader(), []
     theirs.setblocking(False)
