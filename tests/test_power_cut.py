@@ -19,7 +19,7 @@ from bullpen.worktrees import Site, journal, open_site
 from bullpen.worktrees.journal import Making
 from bullpen.worktrees.repo_lock import locked
 from tests.power_cut import Disk
-from tests.worktrees.conftest import make_repo
+from tests.worktrees.repos import make_repo
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/fd").is_dir(), reason="what a descriptor is of is asked of /proc"

@@ -12,7 +12,7 @@ from bullpen import proc
 from bullpen.errors import BullpenError, Kind
 from bullpen.paths import Home
 from bullpen.ssh_link import point_ssh_agent
-from tests.conftest import wait_until
+from tests.waiting import wait_until
 
 # Forks, writes the child's pid, and waits for it.
 TWO = 'sleep 600 & echo $! > "$0".new && mv "$0".new "$0"; wait'
