@@ -2,13 +2,16 @@
 
 import os
 import socket
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from bullpen.holder.answers import cut_half_answer, without_answers
 from bullpen.holder.client import QUEUE_BYTES, Client
 from bullpen.holder.frames import HEADER, LIMIT, BrokenFrameError, Reader, frame
+from bullpen.holder.log import open_file
 from bullpen.holder.request import RING_MOST, StartError, parse_request
 from bullpen.holder.ring import Ring, without_queries
 
@@ -122,6 +125,15 @@ def test_what_the_ring_forgets_of_modes_is_in_the_replay() -> None:
     ring.write(memoryview(b"\x1b[?2004h" + b"y" * 40 + b"\n"))
     assert ring.replay().startswith(b"\x1b[?2004h")
     assert ring.last(4) == b"yyy\n"
+
+
+def test_k3_the_log_is_private_whatever_the_umask(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        os.close(open_file(str(tmp_path / "output.log")))
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "output.log").stat().st_mode) == 0o600
 
 
 # ── a client that does not read ──
