@@ -249,7 +249,8 @@ def test_link_or_pipe_in_place_of_a_file_is_refused(pen: Home, tmp_path: Path) -
     credentials.store(pen, "github-token", VALUE.encode())
     (pen.credentials / "gitlab-token").symlink_to(pen.credentials / "github-token")
     os.mkfifo(pen.credentials / "claude-token", 0o600)
-    for name in ("gitlab-token", "claude-token"):
+    (pen.credentials / "openai-api-key").mkdir(mode=0o700)
+    for name in ("gitlab-token", "claude-token", "openai-api-key"):
         with pytest.raises(BullpenError) as caught:
             credentials.load(pen, name)
         assert caught.value.kind is Kind.DENIED

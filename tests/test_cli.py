@@ -232,3 +232,14 @@ def test_no_arguments_show_the_help_and_no_error(
     assert done.code == 2
     assert done.out.startswith("Usage: bullpen")
     assert done.err == ""
+
+
+def test_control_characters_in_tables_are_made_visible(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [["\x1b]0;pwned\x07", "a\nb"], ["c", "\u202ed\x9b31m"]]
+    output.write_table(["ONE", "TWO"], rows)
+    output.write_table([], rows)
+    shown = capsys.readouterr().out
+    assert [line.split() for line in shown.splitlines()] == [
+        ["ONE", "TWO"],
+        *[[r"\x1b]0;pwned\x07", r"a\nb"], ["c", r"\u202ed\x9b31m"]] * 2,
+    ]

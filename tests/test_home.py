@@ -274,6 +274,14 @@ def test_h5_short_socket_path_is_plain() -> None:
     assert len(str(root / "sockets/agent.amy.sock")) == 100
 
 
+@pytest.mark.parametrize("letter", ["h", "ö"])
+def test_h5_a_path_that_is_one_byte_too_long_is_shortened(short_temp: Path, letter: str) -> None:
+    more = 101 - len("//sockets/agent.amy.sock") - len(letter.encode())
+    home = Home(Path(f"/{letter}{'h' * more}"))
+    assert len(os.fsencode(home.sockets / "agent.amy.sock")) == 101
+    assert home.socket("amy", short_temp).is_relative_to(short_temp)
+
+
 def long_home(tmp_path: Path) -> Home:
     home = Home(tmp_path / ("long-" * 20) / ("größe-" * 10))
     home.sockets.mkdir(mode=0o700, parents=True)

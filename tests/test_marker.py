@@ -149,8 +149,11 @@ def test_h8_id_made_by_many_at_once_is_one(root: Path) -> None:
     assert [path.name for path in root.iterdir()] == [".bullpen-id.txt"]
 
 
-def test_h8_broken_id_is_an_error_and_not_replaced(root: Path) -> None:
-    (root / ".bullpen-id.txt").write_text("")
+@pytest.mark.parametrize(
+    "text", ["", "0123456789abcdef", "0123456789abcdef\nmore\n", "g" * 16 + "\n"]
+)
+def test_h8_broken_id_is_an_error_and_not_replaced(root: Path, text: str) -> None:
+    (root / ".bullpen-id.txt").write_text(text)
     with pytest.raises(BullpenError, match=re.escape(str(root / ".bullpen-id.txt"))):
         marker.home_id(root)
-    assert (root / ".bullpen-id.txt").read_text() == ""
+    assert (root / ".bullpen-id.txt").read_text() == text

@@ -140,7 +140,7 @@ def test_damaged_list_trusts_nothing_and_is_not_written_over(
     assert the_list(pen).read_bytes() == raw
 
 
-def test_list_that_is_a_link_or_a_pipe_trusts_nothing(
+def test_list_that_is_a_link_a_pipe_or_a_directory_trusts_nothing(
     pen: Home, repo: Path, tmp_path: Path
 ) -> None:
     trust.add(pen, repo)
@@ -149,6 +149,9 @@ def test_list_that_is_a_link_or_a_pipe_trusts_nothing(
     assert not trust.is_trusted(pen, repo)
     the_list(pen).unlink()
     os.mkfifo(the_list(pen), 0o600)
+    assert not trust.is_trusted(pen, repo)
+    the_list(pen).unlink()
+    the_list(pen).mkdir(mode=0o700)
     assert not trust.is_trusted(pen, repo)
 
 
@@ -257,6 +260,20 @@ def test_directory_that_others_write_to_needs_force(
     assert ran.code == 6
     assert f"chmod o-w {repo}" in ran.err
     assert bullpen("trust", repo, "--force").code == 0
+
+
+def test_directory_of_another_user_needs_force(
+    tmp_path: Path, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trust.refuse_careless(repo, tmp_path / "person")
+    if os.geteuid() == 0:
+        os.chown(repo, 65534, 65534)
+    else:
+        another = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: another)
+    with pytest.raises(BullpenError, match="can be written by other users") as caught:
+        trust.refuse_careless(repo, tmp_path / "person")
+    assert caught.value.kind is Kind.DENIED
 
 
 def test_list_of_the_command(pen: Home, repo: Path, bullpen: Bullpen) -> None:

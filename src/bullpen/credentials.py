@@ -113,8 +113,12 @@ def load(home: Home, name: str) -> str | None:
         raise BullpenError(
             f"{path} cannot be read: {error.strerror}", hint=_again(name), kind=Kind.DENIED
         ) from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         _refuse_open(path, os.fstat(descriptor), 0o600)
+    except BullpenError:
+        os.close(descriptor)
+        raise
+    with os.fdopen(descriptor, "rb") as file:
         raw = file.read(LARGEST_BYTES + 2)
     try:
         return parse(name, raw)

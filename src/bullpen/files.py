@@ -54,6 +54,17 @@ def create_once(path: Path, content: bytes) -> bool:
     return True
 
 
+def make_directory(directory: Path, mode: int = 0o777) -> None:
+    """One that survives a power cut as what is flushed in it does; one that is there stays."""
+    try:
+        directory.mkdir(mode)
+    except FileExistsError:
+        if not directory.is_dir():
+            raise
+    else:
+        flush_directory(directory.parent)
+
+
 def flush_directory(directory: Path) -> None:
     """Make a rename or an unlink in it survive a power cut."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -68,9 +79,11 @@ def read_plain(path: Path, most: int) -> bytes:
     for ever, and a link to a device would never end. Such a thing is an OSError."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags)
+    # Before `fdopen`, which leaves the descriptor of a directory open.
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "no plain file", os.fspath(path))
     with os.fdopen(descriptor, "rb", buffering=0) as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "no plain file", os.fspath(path))
         found = bytearray()
         while len(found) < most and (piece := file.read(min(most - len(found), PIECE_BYTES))):
             found += piece

@@ -68,10 +68,11 @@ def list_entries(home: Home) -> list[Entry]:
         return []
     except OSError as error:
         raise _unbelievable(path, f"cannot be read: {error.strerror}") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise _unbelievable(path, "is not a file")
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise _unbelievable(path, "is not a file")
         if found.st_uid != os.geteuid():
             raise _unbelievable(path, f"belongs to another user ({found.st_uid})")
         if found.st_mode & 0o077:

@@ -332,6 +332,17 @@ def test_a_spool_that_is_no_file_is_passed_over(
     assert kept.exists() == (kind != "pipe")
 
 
+def test_a_full_pipe_in_place_of_the_spool_is_not_waited_for(place: Path) -> None:
+    planted = place / "session/hooks.spool"
+    os.mkfifo(planted)
+    reader = os.open(planted, os.O_RDWR | os.O_NONBLOCK)
+    with pytest.raises(BlockingIOError):
+        while True:
+            os.write(reader, b"x" * 4096)
+    assert ways("line")() == Ran(0, "", "")
+    os.close(reader)
+
+
 def test_many_at_once_keep_every_event_whole(place: Path) -> None:
     count = 24
     events = [json.dumps({"n": n, "pad": "x" * 3000}).encode() for n in range(count)]

@@ -233,3 +233,26 @@ def test_x2_a_door_of_a_deep_home_is_reached_by_its_directory(base: Path) -> Non
 @pytest.mark.parametrize("session", [b"", b"relative", b"/nowhere"])
 def test_a_session_that_is_none_has_no_door(session: bytes) -> None:
     assert reach.find_door({b"BULLPEN_SESSION_DIR": session}) is None
+
+
+def test_a_door_below_the_current_directory_is_not_the_agents(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever plants a directory where an agent works could listen to it."""
+    (base / "planted/api").mkdir(parents=True)
+    (base / "planted/api/hub.sock").touch()
+    monkeypatch.chdir(base)
+    assert reach.find_door({b"BULLPEN_SESSION_DIR": b"planted"}) is None
+    absolute = os.fsencode(base / "planted")
+    assert reach.find_door({b"BULLPEN_SESSION_DIR": absolute}) == absolute + b"/api/hub.sock"
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_h5_the_longest_path_of_a_socket_is_used_and_no_longer_one(base: Path, more: int) -> None:
+    root = base / ("h" * (100 + more - len(f"{base}//sockets/hub.sock")))
+    root.mkdir()
+    (root / marker.MARKER).write_text(f"v{__version__}\n")
+    path = os.fsencode(root / "sockets/hub.sock")
+    assert len(path) == 100 + more
+    environ = {b"HOME": os.fsencode(base), b"BULLPEN_DIR": os.fsencode(root)}
+    assert reach.find_home_socket(environ) == (None if more else path)

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import logging
+import re
 import resource
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -325,6 +327,57 @@ def test_a_secret_that_holds_another_is_redacted_whole() -> None:
     redactor = Redactor()
     redactor.add(["inner-secret", "outer-inner-secret-outer"])
     assert redactor.text("x outer-inner-secret-outer inner-secret") == f"x {REDACTED} {REDACTED}"
+
+
+SECRET = "  pä ss/w\"ord\\+'1\t"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        SECRET,
+        SECRET.strip(),
+        repr(SECRET)[1:-1],
+        repr(SECRET.encode()),
+        json.dumps(SECRET),
+        json.dumps(SECRET, ensure_ascii=False),
+        json.dumps(json.dumps(SECRET)),
+        quote(SECRET),
+        quote(SECRET, safe=""),
+        quote_plus(SECRET),
+    ],
+)
+def test_b9_a_secret_is_recognised_as_it_is_usually_quoted(shown: str) -> None:
+    redactor = Redactor()
+    redactor.add([SECRET])
+    text = redactor.text(f"<{shown}>")
+    assert REDACTED in text
+    assert not re.search("[äpsw]", text.replace(REDACTED, "")), text
+
+
+def test_b9_the_name_of_a_field_may_be_a_secret(path: Path) -> None:
+    logs.add_secret("hush-as-a-name")
+    log.info("x", extra={"hush-as-a-name": 1, "inner": {"hush-as-a-name": 1}})
+    assert "hush-as-a-name" not in path.read_text()
+    assert last(path)[REDACTED] == 1
+
+
+def test_b9_stacks_hold_no_secret(path: Path) -> None:
+    logs.add_secret("hush-in-the-stack")
+    log.info("where", stack_info=True)  # the line of code is part of it: hush-in-the-stack
+    assert "stack" in last(path)
+    assert "hush-in-the-stack" not in path.read_text()
+
+
+def test_b9_no_line_of_a_secret_of_several_lines_appears(path: Path) -> None:
+    """A program prints a key line by line, and each becomes a record of its own."""
+    secret = "first-line-of-it\nsecond-line-of-it\r\nthird-line-of-it\n"
+    logs.add_secret(secret)
+    for line in secret.splitlines():
+        log.info("said: %s", line)
+    log.info("all of it: %s", secret, extra={"whole": secret})
+    assert "line-of-it" not in path.read_text()
+    assert [line["message"] for line in lines(path)][:3] == [f"said: {REDACTED}"] * 3
 
 
 def test_hostile_text_takes_linear_time_and_is_cut() -> None:

@@ -116,3 +116,12 @@ def test_k3_a_long_log_is_read_in_reasonable_time() -> None:
     for start in range(0, len(log), 65536):
         plain.feed(log[start : start + 65536])
     assert len(log) / (time.perf_counter() - begin) > 4e6  # bytes per second; 30 MB/s are usual
+
+
+@pytest.mark.parametrize("final", "CDGPX@")
+@pytest.mark.parametrize("digits", [5, 9, 5000])
+def test_k3_absurd_numbers_move_and_fill_nothing(final: str, digits: int) -> None:
+    """Python refuses thousands of digits, and a million blanks would be made for six."""
+    shown = Plain().feed(b"ab\x1b[" + b"9" * digits + final.encode() + b"c\n")
+    assert len(shown) < 10
+    assert "c" in shown

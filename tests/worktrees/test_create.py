@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bullpen import worktrees
-from bullpen.worktrees import Code, Site, Spec, WorktreeError
+from bullpen.worktrees import Code, Site, Spec, WorktreeError, prepare
 from bullpen.worktrees.errors import KINDS
 from bullpen.worktrees.repo_lock import locked
 from tests.waiting import wait_until
@@ -181,6 +182,25 @@ def test_w4_existing_path(site: Site, failing: Failing, kind: str) -> None:
     before = everything(site)
     failing("WORKTREE_EXISTS", worktrees.create, site, Spec("amy", branch="other"))
     assert everything(site) == before
+
+
+def test_w4_an_empty_directory_that_came_meanwhile_is_not_replaced(
+    site: Site, failing: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rename(2) would put the worktree in its place without a word."""
+    copy = prepare.copy_untracked
+
+    def copy_slowly(*args: Any) -> None:
+        (site.base / "amy").mkdir()
+        copy(*args)
+
+    before = everything(site)
+    monkeypatch.setattr(prepare, "copy_untracked", copy_slowly)
+    failing("WORKTREE_EXISTS", worktrees.create, site, Spec("amy"))
+    assert list((site.base / "amy").iterdir()) == []
+    (site.base / "amy").rmdir()
+    assert everything(site) == before
+    assert_healthy(site)
 
 
 def test_w4_persona_that_is_missing(site: Site, tmp_path: Path, failing: Failing) -> None:

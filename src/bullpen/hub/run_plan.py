@@ -19,7 +19,7 @@ from bullpen.agent_files import list_agent_files, load_agent_file, session_direc
 from bullpen.client.hook_line import ask_line, hook_line
 from bullpen.engines import Engine, Prepared, Start, get_engine
 from bullpen.errors import BullpenError
-from bullpen.files import write_atomically
+from bullpen.files import make_directory, write_atomically
 from bullpen.hub import prompts, walls
 from bullpen.hub.launch import Ground, load_role_of
 from bullpen.hub.rules import load_rules
@@ -201,7 +201,7 @@ def write(home: Home, plan: RunPlan) -> dict[str, Any]:
 def keep_variables(home: Home, task: str, variables: Mapping[str, str]) -> None:
     """On disk before the task is acknowledged."""
     place = home.root / VARIABLES
-    place.mkdir(mode=0o700, exist_ok=True)
+    make_directory(place, 0o700)
     write_atomically(place / task, json.dumps(dict(variables)), mode=0o600)
 
 

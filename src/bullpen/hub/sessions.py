@@ -56,6 +56,7 @@ def create(home: Home, agent: Agent, settled: Settled) -> None:
         (aside / KEPT_BACK).mkdir(mode=0o700)
         _write(aside / ENVIRONMENT, json.dumps(vars(settled)))
         _write(aside / SESSION, agent.model_dump_json(indent=1))
+        flush_directory(aside / KEPT_BACK)
         flush_directory(aside)
         aside.rename(place)
     except OSError as error:
@@ -168,8 +169,8 @@ def set_aside(home: Home, name: str, key: str) -> None:
     for file in ASIDE_FILES:
         with contextlib.suppress(FileNotFoundError):
             (aside / file).hardlink_to(place / file)
-    flush_directory(aside)
-    flush_directory(place)
+    for directory in (aside / KEPT_BACK, aside, aside.parent, place):
+        flush_directory(directory)
 
 
 def take_back(home: Home, name: str, run: str, key: str) -> None:
@@ -185,6 +186,7 @@ def take_back(home: Home, name: str, run: str, key: str) -> None:
     if before is not None and found.get("run") in (run, before["run"]):
         for file in ASIDE_FILES:  # the identity last: until then it is this run's
             _put_back(aside / file, place / file)
+        flush_directory(place / KEPT_BACK)
         flush_directory(place)
     forget_aside(home, name, key)
 

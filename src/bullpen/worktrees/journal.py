@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bullpen import proc
-from bullpen.files import flush_directory, write_atomically
+from bullpen.files import flush_directory, make_directory, write_atomically
 from bullpen.worktrees import repo_lock
 from bullpen.worktrees.git import Repository
 from bullpen.worktrees.repo_lock import Lock
@@ -75,7 +75,7 @@ def announced(repo: Repository, intent: Intent, _lock: Lock) -> Iterator[Entry]:
     """Put the intent on disk. It stays until `withdraw`, whatever happens here."""
     key = secrets.token_hex(6)
     directory = repo.own_dir / "journal"
-    directory.mkdir(exist_ok=True)
+    make_directory(directory)
     body = {
         "kind": type(intent).__name__.lower(),
         "owner": [os.getpid(), proc.start_time(os.getpid())],

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from bullpen.files import make_directory
 from bullpen.worktrees.errors import Code, WorktreeError
 from bullpen.worktrees.git import Repository
 
@@ -30,7 +31,7 @@ class Lock:
 @contextmanager
 def locked(repo: Repository) -> Iterator[Lock]:
     """Hold the repository's lock; waits for others, not for ever."""
-    repo.own_dir.mkdir(exist_ok=True)
+    make_directory(repo.own_dir)
     descriptor = os.open(repo.own_dir / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not take(descriptor, WAIT_SECONDS):
