@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 from pathlib import Path
 
 from tests.waiting import wait_until
@@ -39,6 +40,18 @@ def alive(pid: int) -> bool:
 def ticks(pid: int) -> int:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
+
+
+def wait_idle(pid: int, most: int = 0) -> None:
+    """Until it has used no more than so many ticks in a second. One that spins never does; one
+    that has something to do at first does, sooner or later."""
+
+    def is_idle() -> bool:
+        before = ticks(pid)
+        threading.Event().wait(1.0)
+        return ticks(pid) - before <= most
+
+    wait_until(is_idle)
 
 
 def children_of(pid: int) -> list[int]:

@@ -226,7 +226,7 @@ def test_f3_everything_leaves_in_order(pen: Pen, sample: Sample) -> None:
     assert not alive(program)
     assert not alive(hub)
     assert sample.wait_until_gone() == 0
-    assert pen.processes() == {}
+    wait_until(lambda: pen.processes() == {})  # holders and factory say goodbye before they end
     again = pen.cli("shutdown", "--all")
     assert (again.code, again.out) == (0, "nothing was running\n")
     assert pen.processes() == {}  # no hub was started to stop nobody

@@ -28,6 +28,7 @@ from bullpen.paths import Home, short_sockets
 from bullpen.sandboxes import limits
 from tests.commands import Ran
 from tests.engines.cli import PINS, program
+from tests.ports import reserved_port
 
 pytestmark = pytest.mark.slow
 
@@ -327,9 +328,10 @@ def listening(port: int = 0) -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-def free_port() -> int:
-    with listening() as port:
-        return port
+@pytest.fixture
+def free_port() -> Iterator[Callable[[], int]]:
+    with contextlib.ExitStack() as stack:
+        yield lambda: stack.enter_context(reserved_port())
 
 
 def ports_of(ran: Ran) -> tuple[str, str, str]:
@@ -341,7 +343,9 @@ def agent(home: Home, name: str, port: int) -> None:
     (home.agents / f"{name}.yaml").write_text(f"role: coder\nport: {port}\n")
 
 
-def test_x6_ports_of_the_files_are_named(home: Home, bullpen: Bullpen, path: str) -> None:
+def test_x6_ports_of_the_files_are_named(
+    home: Home, bullpen: Bullpen, path: str, free_port: Callable[[], int]
+) -> None:
     hub, amy = free_port(), free_port()
     home.config_file.write_text(f"port: {hub}\n")
     agent(home, "amy", amy)
@@ -376,7 +380,9 @@ def test_x6_port_that_the_hub_had_counts_on_this_machine_only(
             assert ports_of(ran)[0] == status
 
 
-def test_x6_port_claimed_twice_fails(home: Home, bullpen: Bullpen, path: str) -> None:
+def test_x6_port_claimed_twice_fails(
+    home: Home, bullpen: Bullpen, path: str, free_port: Callable[[], int]
+) -> None:
     port = free_port()
     agent(home, "amy", port)
     agent(home, "bob", port)
@@ -414,7 +420,7 @@ def test_x6_port_that_only_root_may_have_fails(home: Home, bullpen: Bullpen, pat
 
 
 def test_x6_no_free_port_to_choose_fails_unless_the_hub_has_one(
-    home: Home, bullpen: Bullpen, path: str
+    home: Home, bullpen: Bullpen, path: str, free_port: Callable[[], int]
 ) -> None:
     with listening() as port:
         text = f"discovery:\n  port_range: {port}-{port}\n"

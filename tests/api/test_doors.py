@@ -3,6 +3,7 @@
 import contextlib
 import os
 import stat
+import time
 from http.client import HTTPException, IncompleteRead
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def test_x5_one_agent_cannot_take_all_of_the_hubs_descriptors(
             client = stack.enter_context(contextlib.closing(Client(amy)))
             assert client.begin("GET", "/status", {}).read()
         more = stack.enter_context(contextlib.closing(connect(amy)))
-        more.settimeout(10)
+        more.settimeout(60)
         assert more.recv(1) == b""
         assert agents_seen(bob) == 200
     wait_until(lambda: not is_full(amy))
@@ -200,10 +201,10 @@ def test_b7_500_doors_cost_little(fresh: Inside) -> None:
 
     async def opened() -> float:
         await found.serve(fresh.server.config, fresh.server.server_state)
-        before, began = _resident(), fresh.loop.time()
+        before, began = _resident(), time.process_time()
         for agent in agents:
             await found.open(agent)
-        took = fresh.loop.time() - began
+        took = time.process_time() - began
         assert _resident() - before < 500 * 16 << 10  # bytes
         return took
 

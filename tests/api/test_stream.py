@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +14,7 @@ from bullpen.paths import HUB
 from tests.api.agents import door_of, token_of
 from tests.api.http import Client, Where, ask, connect
 from tests.api.inside import Inside
-from tests.hub.pen import Pen
+from tests.hub.pen import Pen, change_hub
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -131,6 +130,9 @@ def test_b3_the_owner_may_ask_for_one_agents_events(inside: Inside) -> None:
 
 
 def test_b1_open_streams_do_not_hold_a_shutdown_up(pen: Pen) -> None:
+    pen.kill_hub()
+    change_hub(pen, "import bullpen.hub.main as main; main.LEAVE_SECONDS = 600")
+    pen.start()
     where, door = pen.home.socket(HUB), door_of(pen.home, "amy")
     with contextlib.ExitStack() as stack:
         streams = [stack.enter_context(stream(place)) for place in (where, door, where)]
@@ -141,19 +143,16 @@ def test_b1_open_streams_do_not_hold_a_shutdown_up(pen: Pen) -> None:
         idle = stack.enter_context(contextlib.closing(Client(where)))
         idle.begin("GET", "/status", {}).read()
         silent = stack.enter_context(connect(where))
-        began = time.monotonic()
         assert ask(where, "POST", "/shutdown").status == 202
-        wait_until(lambda: not pen.hub_pids(), 10)
-        took = time.monotonic() - began
+        wait_until(lambda: not pen.hub_pids())
         for each in streams:
             each.read()  # to a proper end, not cut off
         with pytest.raises(ConnectionClosed) as closed:
             while True:
-                terminal.recv(10)
+                terminal.recv(60)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1012  # come again
         assert silent.recv(1) == b""
-    assert took < 3
     assert pen.logged("left")
 
 
@@ -168,7 +167,5 @@ def test_b1_clients_that_do_not_read_do_not_hold_a_shutdown_up(pen: Pen) -> None
         body = {"hook_event_name": "UserPromptSubmit", "prompt": "x" * 200}
         for _ in range(700):
             assert ask(where, "POST", "/agents/amy/hooks", body=body).status == 200
-        began = time.monotonic()
         assert ask(where, "POST", "/shutdown").status == 202
-        wait_until(lambda: not pen.hub_pids(), 10)
-        assert time.monotonic() - began < 5
+        wait_until(lambda: not pen.hub_pids())

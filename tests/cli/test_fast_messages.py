@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bullpen import __version__
@@ -61,7 +61,6 @@ words_of_a_shell = st.text(st.characters(exclude_categories=["Cs"], exclude_char
 
 
 @given(words_of_a_shell)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_g1_any_text_is_escaped_exactly(hub: StandIn, text: str) -> None:
     before = len(hub.asked)
     code = run("send", f"--id={ID}", "amy", text)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bullpen import __version__, marker, paths
@@ -76,9 +76,7 @@ NAMED = [
 ]
 
 
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=80)
 @given(
     markers=st.dictionaries(st.sampled_from(DIRECTORIES), st.sampled_from(MARKERS), max_size=5),
     links=st.fixed_dictionaries(

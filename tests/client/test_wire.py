@@ -92,7 +92,7 @@ def test_answers_in_any_framing_and_any_pieces(
         assert got.headers["a"] == "1, 2"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data(), pieces=st.lists(st.binary(min_size=1, max_size=50), max_size=6))
 def test_any_split_of_any_body_is_the_same_body(
     place: Path, data: st.DataObject, pieces: list[bytes]
@@ -173,11 +173,11 @@ def test_answers_without_a_body(hub: StandIn, method: str, status: str) -> None:
 @pytest.mark.parametrize("timeout", [0.05, 0.2])
 def test_silent_hub_is_named_slow(hub: StandIn, timeout: float) -> None:
     released = threading.Event()
-    hub.script = lambda *_: released.wait(30) and None
+    hub.script = lambda *_: released.wait(300) and None
     began = time.monotonic()
     with pytest.raises(wire.HubSlow):
         ask(hub, timeout=timeout)
-    assert timeout <= time.monotonic() - began < 10
+    assert timeout <= time.monotonic() - began < 200
     released.set()
 
 
@@ -216,7 +216,7 @@ def test_a_hub_whose_queue_is_full_is_waited_for(place: Path) -> None:
         for filler in fillers:
             filler.close()
         while not asking.done():
-            listener.settimeout(10)
+            listener.settimeout(60)
             connection, _ = listener.accept()
             with connection:
                 try:
@@ -225,7 +225,7 @@ def test_a_hub_whose_queue_is_full_is_waited_for(place: Path) -> None:
                     continue  # one of those that filled the queue
                 connection.sendall(answer(b"at last"))
                 break
-        assert asking.result(20).body == b"at last"
+        assert asking.result(60).body == b"at last"
 
 
 def test_refusal_in_the_middle_of_a_large_body_is_read(place: Path) -> None:
@@ -238,7 +238,7 @@ def test_refusal_in_the_middle_of_a_large_body_is_read(place: Path) -> None:
         connection.recv(100)
         connection.sendall(answer(b"too much", "413 Too Large"))
         connection.close()
-        got = asking.result(20)
+        got = asking.result(60)
     assert (got.status, got.body) == (413, b"too much")
 
 
@@ -278,7 +278,7 @@ def test_stream_hands_over_each_piece_as_it_comes(hub: StandIn) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
         for event in seen:
             connection.sendall(b"2\r\nab\r\n")
-            assert event.wait(20)
+            assert event.wait(60)
         connection.sendall(b"0\r\n\r\n")
 
     hub.script = serve

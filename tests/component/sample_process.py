@@ -53,7 +53,7 @@ class Sample:
         wait_until(lambda: self.status()["state"] == state)
 
     def wait_until_gone(self) -> int:
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def kill(self) -> None:
         self.process.kill()

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bullpen import clock
@@ -243,9 +243,7 @@ class Loud:
         return self.text
 
 
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=80)
 @given(
     secret=st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size=40).filter(
         lambda text: len(text.strip()) >= 8
@@ -256,6 +254,19 @@ class Loud:
 def test_b9_a_registered_secret_never_appears(
     tmp_path: Path, secret: str, cuts: list[int], before: str
 ) -> None:
+    in_json = json.dumps(secret)[1:-1]
+    forms = (secret, in_json, json.dumps(in_json)[1:-1], repr(secret)[1:-1])
+    # "[redacted]" and the names of fields are there whatever the secret is. hypothesis tries what
+    # it finds in the code, so it does try them.
+    others = all_texts(logged_with(tmp_path, "Q" * 8, [], ""))
+    assume(not any(form in text for form in forms for text in others))
+    for text in all_texts(logged_with(tmp_path, secret, cuts, before)):
+        for form in forms:
+            assert form not in text
+
+
+def logged_with(tmp_path: Path, secret: str, cuts: list[int], before: str) -> str:
+    """A log that had that secret in every place."""
     redactor = Redactor()
     handler = logs.JsonFile(tmp_path / "property.log", "c", redactor)
     redactor.add([secret])
@@ -284,10 +295,12 @@ def test_b9_a_registered_secret_never_appears(
     content = handler.path.read_text()
     handler.path.unlink()
     assert handler.dropped == 0
-    in_json = json.dumps(secret)[1:-1]
-    for text in [content, *(text for line in content.splitlines() for text in texts(line))]:
-        for form in (secret, in_json, json.dumps(in_json)[1:-1], repr(secret)[1:-1]):
-            assert form not in text
+    return content
+
+
+def all_texts(content: str) -> list[str]:
+    """A log as it is, and every string in it."""
+    return [content, *(text for line in content.splitlines() for text in texts(line))]
 
 
 def texts(line: str) -> list[str]:
@@ -535,7 +548,7 @@ def test_b9_uvicorns_own_loggers_go_through_it(path: Path) -> None:
                 while client.recv(4096):
                     pass
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
     content = path.read_text()
     assert "t0p-secret" not in content
     found = {line["logger"]: line for line in lines(path)}

@@ -94,7 +94,7 @@ def test_f1_without_a_network_nothing_is_announced_and_nobody_heard() -> None:
 
 
 def ip(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["ip", *words], capture_output=True, text=True, timeout=20, check=False)
+    return subprocess.run(["ip", *words], capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.fixture

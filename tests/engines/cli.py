@@ -61,7 +61,7 @@ def node_version() -> int:
     """The major version of Node on PATH; 0 if there is none."""
     if not shutil.which("node"):
         return 0
-    done = subprocess.run(["node", "--version"], capture_output=True, timeout=20, check=True)
+    done = subprocess.run(["node", "--version"], capture_output=True, timeout=60, check=True)
     return int(done.stdout.decode().lstrip("v").partition(".")[0])
 
 
@@ -345,7 +345,7 @@ class Pipes:
 
     def __exit__(self, *_: object) -> None:
         _end(self.process, signal.SIGTERM)
-        self._reader.join(5)
+        self._reader.join(60)
 
     def send(self, *lines: str) -> None:
         """Lines as they are: of `user_line` or `control_line`."""
@@ -405,7 +405,7 @@ class Terminal:
 
     def __exit__(self, *_: object) -> None:
         _end(self.process, signal.SIGTERM)
-        self._reader.join(5)
+        self._reader.join(60)
         os.close(self._keys)
 
     @property
@@ -481,7 +481,7 @@ def _end(process: "subprocess.Popen[bytes]", first: signal.Signals) -> None:
     """End a program that leads a session, and what is left of its group."""
     process.send_signal(first)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(5)
+        process.wait(60)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(5)
+    process.wait(60)

@@ -169,7 +169,7 @@ def test_e7_starts_in_a_worktree_without_a_dialog(team: Team) -> None:
         ["init", "-q", "-b", "main"],
         ["-c", "user.name=x", "-c", "user.email=x@y", "commit", "-q", "--allow-empty", "-m", "x"],
     ):
-        subprocess.run(["git", "-C", work, *words], check=True, timeout=20)
+        subprocess.run(["git", "-C", work, *words], check=True, timeout=60)
     team.role("worker", worktree={"enabled": True})
     amy = team.run(prompt="[[say from a tree]]")
     amy.wait_said("from a tree")
@@ -303,7 +303,7 @@ def test_e7_codex_itself_says_that_all_hooks_are_trusted(headless: Headless) -> 
         found = next(answer for answer in answers if answer.get("id") == 2)["result"]["data"]
     finally:
         server.kill()
-        server.communicate(timeout=20)
+        server.communicate(timeout=60)
     listed = [hook for entry in found for hook in entry["hooks"]]
     assert len(listed) == 12 + 6
     assert {

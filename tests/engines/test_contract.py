@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bullpen.engines import ENGINES, Engine, Prepared, Start
@@ -455,9 +455,7 @@ named = st.builds(
     hooks,
     st.sampled_from(EVENTS) | values,
 )
-often = settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+often = settings(max_examples=80)
 
 
 @every

@@ -138,7 +138,7 @@ def test_an_answer_comes_whole_when_no_stream_is_asked_for(anthropic: FakeAnthro
     request = urllib.request.Request(
         f"{anthropic.url}/v1/messages", json.dumps(body).encode(), {"x-api-key": "secret"}
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         message = json.load(answer)
     assert [block["type"] for block in message["content"]] == ["thinking", "text"]
     assert message["stop_reason"] == "end_turn"

@@ -78,7 +78,7 @@ class Run:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
         self._join()
 
     def of(self, kind: type[Any]) -> list[Any]:
@@ -102,7 +102,7 @@ class Run:
 
     def _join(self) -> None:
         for reader in self._readers:
-            reader.join(10)
+            reader.join(60)
 
     def _read(self) -> None:
         assert self.process.stdout

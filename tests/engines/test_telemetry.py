@@ -179,6 +179,8 @@ def test_o2_near_the_end_of_its_budget_there_is_a_warning_and_it_goes_on(team: T
     amy.submit("[[say two]]")
     amy.wait_said("two")
     wait_until(lambda: bool(budget_events(team, "warned")))
+    # Tokens come as totals, requests one by one in another export, which may be lost with a hub.
+    wait_counted(team)
     kill(team.pen.pid)
     team.pen.start()
     wait_counted(team)
@@ -192,12 +194,10 @@ def test_o2_near_the_end_of_its_budget_there_is_a_warning_and_it_goes_on(team: T
 def test_o2_at_the_end_of_its_budget_an_agent_is_stopped_and_told_why(team: Team) -> None:
     team.role("worker", permissions=ALLOWED, env=SOON, budget={"tokens": 200})
     amy = team.run(rows=60)
-    amy.submit('[[tool Bash {"command":"true"} ; tool Bash {"command":"sleep 50"} ; say no]]')
-    began = time.monotonic()
+    amy.submit('[[tool Bash {"command":"true"} ; tool Bash {"command":"sleep 500"} ; say no]]')
     wait_until(lambda: bool(budget_events(team, "reached")))
-    amy.wait("idle")
     # The tool was interrupted, or denied if it was counted before it began.
-    assert time.monotonic() - began < 40
+    amy.wait("idle")
     turns = len(team.claude.model.turns)
     for times in (1, 2):
         amy.submit("[[say never said]]")
@@ -219,23 +219,28 @@ def test_o2_at_the_end_of_its_budget_an_agent_is_stopped_and_told_why(team: Team
     amy.wait_said("thanks")
 
 
+def work_longer(team: Team, seconds: int) -> None:
+    """As if those who work had worked for so many seconds more."""
+    kill(team.pen.pid)
+    with contextlib.closing(sqlite3.connect(team.pen.root / "state.db")) as database:
+        database.execute(f"UPDATE events SET time = time - {seconds} WHERE kind = 'agent.state'")
+        database.execute(f"UPDATE usage_clocks SET at = at - {seconds}")
+        database.commit()
+    team.pen.start()
+
+
 @pytest.mark.storm
 def test_o2_minutes_are_counted_while_it_works(team: Team) -> None:
-    team.role("worker", permissions=ALLOWED, budget={"minutes": 1})
+    team.role("worker", permissions=ALLOWED, budget={"minutes": 10})
     amy = team.run()
     amy.submit("[[hold a ; say done]]")
     team.claude.wait_held("a")
     amy.wait("working (thinking)")
-    kill(team.pen.pid)
-    # As if it had worked for 50 seconds more.
-    with contextlib.closing(sqlite3.connect(team.pen.root / "state.db")) as database:
-        database.execute("UPDATE events SET time = time - 50 WHERE kind = 'agent.state'")
-        database.execute("UPDATE usage_clocks SET at = at - 50")
-        database.commit()
-    team.pen.start()
+    work_longer(team, 490)
     wait_until(lambda: bool(budget_events(team, "warned")))
     assert budget_events(team, "reached") == []
-    wait_until(lambda: bool(budget_events(team, "reached")), 20)
+    work_longer(team, 100)
+    wait_until(lambda: bool(budget_events(team, "reached")))
     amy.wait("idle")
     assert budget_events(team, "reached")[0]["what"] == "minutes"
 

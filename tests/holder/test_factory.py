@@ -20,7 +20,7 @@ from bullpen.proc import start_time
 from tests.holder.factory import MARK, Factory, marked
 from tests.holder.programs import HEXER, RAW, python, shell
 from tests.modes import mode_of
-from tests.processes import alive, children_of, process_state, ticks
+from tests.processes import alive, children_of, process_state, wait_idle
 from tests.threads import meanwhile
 from tests.waiting import wait_until
 
@@ -70,7 +70,7 @@ def test_k6_leave_ends_the_factory_and_its_holders_stay(factory: Factory) -> Non
     holder = factory.hold(HEXER)
     assert factory.ask({"do": "leave"})["ok"]
     assert factory.process
-    assert factory.process.wait(10) == 0
+    assert factory.process.wait(60) == 0
     client = holder.ready()
     client.type(b"a")
     client.collect(b"61")
@@ -80,7 +80,7 @@ def test_k6_sigterm_ends_the_factory_and_its_holders_stay(factory: Factory) -> N
     holder = factory.hold(HEXER)
     os.kill(factory.pid, signal.SIGTERM)
     assert factory.process
-    assert factory.process.wait(10) == 0
+    assert factory.process.wait(60) == 0
     holder.ready()
 
 
@@ -96,7 +96,7 @@ def test_k6_one_that_leaves_late_leaves_its_successor_reachable(factory: Factory
 
     wait_until(is_reached)
     os.kill(first.pid, signal.SIGTERM)
-    assert first.wait(10) == 0
+    assert first.wait(60) == 0
     assert is_reached()
 
 
@@ -104,7 +104,7 @@ def test_k6_a_factory_leaves_nothing_beside_its_socket(factory: Factory) -> None
     assert list(factory.root.iterdir()) == [factory.socket]
     assert factory.ask({"do": "leave"})["ok"]
     assert factory.process
-    factory.process.wait(10)
+    factory.process.wait(60)
     # Which may be another one's by then.
     assert list(factory.root.iterdir()) == [factory.socket]
 
@@ -130,7 +130,7 @@ def test_k1_killing_the_factorys_group_or_session_disturbs_no_holder(factory: Fa
         if factory.process and factory.process.poll() is None:
             os.killpg(factory.pid, number)
     assert factory.process
-    factory.process.wait(10)
+    factory.process.wait(60)
     client = holder.ready()
     client.type(b"a")
     client.collect(b"61")
@@ -152,7 +152,7 @@ def test_k1_a_holder_keeps_no_pipe_of_whoever_started_the_factory(bare_factory: 
     holder.ready()
     bare_factory.end()
     assert bare_factory.process
-    out, _ = bare_factory.process.communicate(timeout=10)
+    out, _ = bare_factory.process.communicate(timeout=60)
     assert out == b""
     assert alive(holder.pid)
 
@@ -181,7 +181,7 @@ def test_k6_a_silent_or_broken_caller_does_not_keep_others_waiting(factory: Fact
 
 def test_k6_a_request_in_many_pieces_is_understood(factory: Factory) -> None:
     with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(10)
+        line.settimeout(60)
         line.connect(str(factory.socket))
         for byte in b'{"do": "ping"}\n':
             line.sendall(bytes([byte]))
@@ -190,11 +190,7 @@ def test_k6_a_request_in_many_pieces_is_understood(factory: Factory) -> None:
 
 def test_k6_an_idle_factory_costs_no_cpu(factory: Factory) -> None:
     factory.hold(HEXER).ready()
-    before = ticks(factory.pid)
-    assert factory.process
-    with pytest.raises(subprocess.TimeoutExpired):
-        factory.process.wait(1.0)
-    assert ticks(factory.pid) == before
+    wait_idle(factory.pid)
 
 
 def test_k6_many_requests_at_once_are_all_served(factory: Factory) -> None:
@@ -258,7 +254,7 @@ def test_k5_a_program_whose_holder_cannot_be_recorded_does_not_run(factory: Fact
     reply = factory.ask(request)
     assert reply["error"] == "failed", reply
     assert list(Path(request["session"]).iterdir()) == [blocked]
-    wait_until(lambda: marked(factory.root) == {factory.pid}, 5)
+    wait_until(lambda: marked(factory.root) == {factory.pid})
     assert not ran.exists()
 
 
@@ -501,7 +497,7 @@ def test_k5_a_start_that_fails_says_why_and_leaves_nothing(factory: Factory, wha
     assert reply["message"]
     assert set(factory.root.iterdir()) == before, "a socket or a file is left"
     assert list((factory.root / "s1").iterdir()) == []
-    wait_until(lambda: marked(factory.root) == {factory.pid}, 5)
+    wait_until(lambda: marked(factory.root) == {factory.pid})
     assert factory.ask({"do": "ping"})["ok"]
 
 
@@ -545,7 +541,7 @@ def test_k5_a_log_that_cannot_be_opened_leaves_nothing(factory: Factory, name: s
     assert reply["error"] == "failed", reply
     assert [path.name for path in Path(request["session"]).iterdir()] == [name]
     assert not Path(request["socket"]).exists()
-    wait_until(lambda: marked(factory.root) == {factory.pid}, 5)
+    wait_until(lambda: marked(factory.root) == {factory.pid})
 
 
 @pytest.mark.parametrize(
@@ -624,7 +620,7 @@ def test_k5_of_many_starts_on_one_socket_one_wins(factory: Factory) -> None:
     (at,) = [number for number, reply in enumerate(replies) if reply["ok"]]
     holder = factory.holder(requests[at], replies[at])
     holder.connect()
-    wait_until(lambda: marked(factory.root) == {factory.pid, holder.pid, holder.child}, 5)
+    wait_until(lambda: marked(factory.root) == {factory.pid, holder.pid, holder.child})
 
 
 def test_k5_a_failing_start_on_a_live_socket_does_not_remove_it(factory: Factory) -> None:

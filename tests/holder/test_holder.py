@@ -8,7 +8,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import threading
 import time
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from tests.holder.factory import Factory, marked
 from tests.holder.noise import file_of, noise
 from tests.holder.programs import HEXER, PRINT_FILE, RAW, SIZER, python, shell
 from tests.modes import mode_of
-from tests.processes import alive, ticks
+from tests.processes import alive, wait_idle
 from tests.threads import meanwhile
 from tests.waiting import wait_until
 
@@ -115,9 +114,7 @@ def test_k2_input_that_waits_for_the_program_costs_no_cpu(factory: Factory) -> N
     client = holder.ready()
     client.type(b"x" * 100_000)
     client.status()
-    before = ticks(holder.pid)
-    threading.Event().wait(1.0)
-    assert ticks(holder.pid) - before <= 1
+    wait_idle(holder.pid, 1)
     assert client.stop()["signal"] == signal.SIGTERM
 
 
@@ -354,9 +351,7 @@ def test_k2_more_clients_than_descriptors_do_no_harm(bare_factory: Factory) -> N
         holder.clients.append(one)
         more.append(one)
     assert_well(client)
-    before = ticks(holder.pid)
-    threading.Event().wait(0.5)
-    assert ticks(holder.pid) - before < 10, "it spins"
+    wait_idle(holder.pid, 20)
     for one in more:
         one.close()
     wait_until(lambda: client.status()["clients"] == 1)
@@ -852,10 +847,7 @@ def test_k1_a_holder_with_nothing_to_do_costs_no_cpu(factory: Factory, what: str
     wait_until(lambda: Path(f"/proc/{holder.child}/stat").read_text().split()[2] in "ST")
     client = holder.connect()
     client.close()
-    threading.Event().wait(0.2)  # an interpreter starts, closes its descriptors
-    before = ticks(holder.pid)
-    threading.Event().wait(1.0)
-    assert ticks(holder.pid) == before
+    wait_idle(holder.pid)
     assert alive(holder.child)
 
 
@@ -888,9 +880,7 @@ def test_k1_an_odd_client_costs_no_cpu(factory: Factory, behaviour: str) -> None
     client.type(b"g")
     client.collect(len(data))
     client.status()
-    before = ticks(holder.pid)
-    threading.Event().wait(1.0)
-    assert ticks(holder.pid) - before <= 1
+    wait_idle(holder.pid, 1)
 
 
 def test_k1_a_program_may_close_its_terminal_and_open_it_again(factory: Factory) -> None:
@@ -932,7 +922,7 @@ def test_k1_a_holder_imports_nothing_of_the_hub() -> None:
     code = "import sys; sys.path.insert(0, sys.argv[1]); import bullpen.holder.factory; import json"
     code += "; print(json.dumps(sorted(n for n in sys.modules if n.startswith('bullpen'))))"
     root = Path(holder.__file__).parents[2]
-    done = subprocess.run(python(code, root), capture_output=True, check=True, timeout=20)
+    done = subprocess.run(python(code, root), capture_output=True, check=True, timeout=60)
     names = json.loads(done.stdout)
     assert all(name == "bullpen" or name.startswith("bullpen.holder") for name in names), names
 

@@ -36,7 +36,7 @@ class Hook:
         self.process.stdin.close()
         self.process.stdin = None
 
-    def result(self, seconds: float = 20) -> tuple[bytes, bytes, int]:
+    def result(self, seconds: float = 60) -> tuple[bytes, bytes, int]:
         out, err = self.process.communicate(timeout=seconds)
         return out, err, self.process.returncode
 
@@ -82,7 +82,7 @@ class Asking:
         path = str(self.pen.home.socket(HUB))
         head = {"content-type": "application/json"}
         data = json.dumps(body).encode()
-        assert wire.request(path, "POST", "/agents/amy/hooks", head, data, 20).status == 200
+        assert wire.request(path, "POST", "/agents/amy/hooks", head, data, 60).status == 200
 
 
 def request(command: str, tool: str = "Bash", **more: Any) -> bytes:

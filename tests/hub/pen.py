@@ -268,7 +268,7 @@ def _end_holder(path: Path) -> None:
         if process_state(pid) == "T":
             os.kill(pid, signal.SIGCONT)
         client.send("X", {"grace": 0})
-        client.read_to_end(20)
+        client.read_to_end(60)
         wait_until(lambda: not alive(pid))
     finally:
         client.close()
@@ -276,7 +276,7 @@ def _end_holder(path: Path) -> None:
 
 def _say(path: Path, line: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as talk:
-        talk.settimeout(10)
+        talk.settimeout(60)
         talk.connect(str(path))
         talk.sendall(line)
         with contextlib.suppress(ConnectionResetError):
@@ -306,3 +306,12 @@ def factory_pid(pen: Pen) -> Any:
         talk.sendall(b'{"do": "ping"}\n')
         return json.loads(talk.makefile().readline() or "{}").get("pid")
     return None
+
+
+def change_hub(pen: Pen, code: str) -> None:
+    """Hubs that this home starts from now on run that first: a time that is far too long there
+    shows that nobody waits for it, on a busy machine as well."""
+    place = pen.root.parent / "site"
+    place.mkdir()
+    (place / "sitecustomize.py").write_text(code + "\n")
+    pen.env["PYTHONPATH"] = str(place)

@@ -110,11 +110,11 @@ def deadly_hub(pen: Pen, spec: str) -> Iterator["subprocess.Popen[bytes]"]:
     with subprocess.Popen(
         words, env=env, cwd=pen.root, stdin=subprocess.DEVNULL, start_new_session=True
     ) as process:
-        wait_until(lambda: pen.answers() or process.poll() is not None, 30)
+        wait_until(lambda: pen.answers() or process.poll() is not None, 120)
         try:
             yield process
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(5)
+                process.wait(60)
         finally:
             was_reached = process.poll() == -9
             if process.poll() is None:
@@ -124,6 +124,7 @@ def deadly_hub(pen: Pen, spec: str) -> Iterator["subprocess.Popen[bytes]"]:
 
 def on_disk(pen: Pen, repo: Path) -> dict[str, str]:
     """Everything of agents and worktrees that a launch may change. Logs are added to."""
+    wait_until(lambda: not leaving(pen))
     found = {}
     for path in sorted((pen.root / "sessions").rglob("*")):
         if path.name not in ("output.log", "output.timing", "api") and path.suffix != ".old":
@@ -138,6 +139,17 @@ def on_disk(pen: Pen, repo: Path) -> dict[str, str]:
         "git": git(repo, "worktree", "list", "--porcelain"),
         "sockets": str(sorted(path.name for path in (pen.root / "sockets").glob("agent.*"))),
     }
+
+
+def leaving(pen: Pen) -> set[str]:
+    """Whose holder has said goodbye, or was never to stay, and still has its socket."""
+    found = set()
+    for path in (pen.root / "sockets").glob("agent.*.sock"):
+        name = path.name.removeprefix("agent.").removesuffix(".sock")
+        session = pen.session(name)
+        if not session.exists() or (session / "exit.json").exists():
+            found.add(name)
+    return found
 
 
 def holders(pen: Pen) -> set[int]:

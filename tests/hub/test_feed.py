@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -31,7 +31,7 @@ from bullpen.hub.store import Store
 from bullpen.model.event import Draft, Event, to_json
 from tests.waiting import wait_until
 
-WAIT = 20.0
+WAIT = 60.0
 
 
 @pytest.fixture
@@ -205,14 +205,20 @@ def test_silence_has_a_heartbeat(store: Store, monkeypatch: pytest.MonkeyPatch) 
         loop = asyncio.get_running_loop()
         async with feeding(store) as feed:
             await store.append(*drafts(3))
+            # The silence is counted from the stream's beginning, which may be long before its first
+            # block is read.
+            start = loop.time()
             stream = feed.stream(None)
             await anext(stream)
-            start = loop.time()
+            ping = b": ping\nid: 3\n\n"
             for _ in range(3):
-                assert await anext(stream) == b": ping\nid: 3\n\n"
+                assert await anext(stream) == ping
             assert loop.time() - start >= 0.09
             await store.append(*drafts(1))
-            assert b"\ndata: " in await anext(stream)
+            # What is committed is published a moment later.
+            while (chunk := await anext(stream)) == ping:
+                pass
+            assert b"\ndata: " in chunk
 
     run(main())
 
@@ -222,7 +228,7 @@ def test_a_store_that_fails_ends_the_stream_and_nobody_elses(tmp_path: Path, sto
         async with feeding(store) as feed:
             await store.append(*drafts(3))
             live = await Client(feed.stream(None)).begin()
-            store.write(lambda c: c.execute("UPDATE events SET data = '{' WHERE id = 2")).result(9)
+            store.write(lambda c: c.execute("UPDATE events SET data = '{' WHERE id = 2")).result(60)
             with pytest.raises(ValueError, match="Expecting property name"):
                 await Client(feed.stream(0)).read(lambda: False)
             await store.append(*drafts(1))
@@ -436,10 +442,7 @@ def _interleave(store: Store, steps: list[tuple[str, int]]) -> None:
         run(main())
 
 
-quiet = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=quiet)
+@settings(max_examples=60)
 @given(steps=actions)
 def test_b3_any_interleaving_gives_each_event_once_and_in_order(
     store: Store, steps: list[tuple[str, int]]
@@ -448,7 +451,7 @@ def test_b3_any_interleaving_gives_each_event_once_and_in_order(
 
 
 @pytest.mark.storm
-@settings(max_examples=1500, deadline=None, suppress_health_check=quiet)
+@settings(max_examples=1500)
 @given(steps=actions)
 def test_b3_any_of_many_interleavings_gives_each_event_once_and_in_order(
     store: Store, steps: list[tuple[str, int]]

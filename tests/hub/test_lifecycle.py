@@ -8,7 +8,6 @@ import socket
 import stat
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,22 +47,14 @@ def tokens_of(pen: Pen) -> list[str]:
 # ── the whole way ──
 
 
-@pytest.fixture(scope="module")
-def hub_story() -> Iterator[Pen]:
-    with made_pen() as pen:
-        yield pen
-
-
-def test_b1_ten_commands_at_once_start_one_hub(hub_story: Pen) -> None:
-    pen = hub_story
+def test_b1_ten_commands_at_once_start_one_hub(pen: Pen) -> None:
     results = together(*[lambda: pen.client().get("status")["pid"] for _ in range(10)])
     assert set(results) == {pen.pid}
     assert pen.hub_pids() == pen.lock_holders() == {pen.pid}
     wait_until(lambda: len(pen.logged("serving")) == 1)
 
 
-def test_b1_hub_stop_and_restart_end_no_agent_and_keep_the_port(hub_story: Pen) -> None:
-    pen = hub_story
+def test_b1_hub_stop_and_restart_end_no_agent_and_keep_the_port(pen: Pen) -> None:
     pen.run(name="stays")
     program, first = pen.program("stays"), pen.pid
     described = json.loads((pen.root / "hub.json").read_text())
@@ -88,8 +79,7 @@ def test_b1_hub_stop_and_restart_end_no_agent_and_keep_the_port(hub_story: Pen) 
     assert alive(program)
 
 
-def test_b1_no_hub_is_started_inside_an_agent(hub_story: Pen) -> None:
-    pen = hub_story
+def test_b1_no_hub_is_started_inside_an_agent(pen: Pen) -> None:
     assert pen.hub_pids() == set()
     for words in (("list",), ("run", "--", "true"), ("hub", "start"), ("hub", "restart")):
         refused = pen.cli(*words, BULLPEN_ACTOR="stays", BULLPEN_TOKEN="bullpen_x")
@@ -100,9 +90,10 @@ def test_b1_no_hub_is_started_inside_an_agent(hub_story: Pen) -> None:
     assert pen.hub_pids() == set()
 
 
-def test_b1_taken_port_fails_the_start_and_names_who_has_it(hub_story: Pen) -> None:
-    pen = hub_story
-    assert pen.hub_pids() == set()
+def test_b1_taken_port_fails_the_start_and_names_who_has_it(pen: Pen) -> None:
+    pen.run(name="stays")
+    pen.cli("hub", "stop")
+    wait_until(lambda: pen.hub_pids() == set())
     port = json.loads((pen.root / "hub.json").read_text())["port"]
     with socket.socket() as thief:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -277,7 +277,7 @@ def test_p5_member_without_a_program_stops_the_others_and_is_named(home: Pen, re
     assert ran.err.startswith("error: eve cannot start: No such file or directory")
     assert "/no/such/program" in ran.err
     assert on_disk(home, repo) == before
-    assert holders(home) == set()
+    wait_until(lambda: holders(home) == set())
     assert home.agents() == {}
     assert pods_of(home, "pod.failed")[-1] == "doomed"
 
@@ -572,7 +572,7 @@ def killed_and_back(scene: Scene, template: str, step: str) -> None:
     pen.start()
     try:
         assert pen.agents() == shown
-        assert holders(pen) == set()
+        wait_until(lambda: holders(pen) == set())
         assert on_disk(pen, repo) == before
         failed = pen.events(kind="pod.failed")[-1]
         assert (failed["id"], failed["killed"]) == (body["run"], True)
@@ -610,7 +610,7 @@ def test_p5_work_of_members_that_ran_on_without_a_hub_is_kept() -> None:
         work.write_text("hours of it\n")
         pen.start()
         assert pen.agents() == {}
-        assert holders(pen) == set()
+        wait_until(lambda: holders(pen) == set())
         assert work.read_text() == "hours of it\n"
         assert not (pen.root / "worktrees" / "bob").exists()
         failed = pen.events(kind="pod.failed")[-1]

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -165,16 +164,18 @@ def test_q2_no_program_no_permission(
 def test_q2_one_that_takes_too_long_is_ended_with_its_children(
     home: Home, program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(reviewing, "SECONDS", 1.0)
+    ids = tmp_path / "ids"
     code = "import subprocess; child = subprocess.Popen(['sleep', '1000'])\n"
-    code += f"open({str(tmp_path / 'ids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+    code += f"open({str(ids)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}\\n')\n"
     program.does(code + "child.wait()")
-    began = time.monotonic()
-    (found,) = review(home, LS)
-    assert (found.verdict.word, found.verdict.is_said) == ("ASK_USER", False)
-    assert "did not end within" in found.verdict.reason
-    assert time.monotonic() - began < 10
-    for pid in map(int, (tmp_path / "ids").read_text().split()):
+    for seconds in (1.0, 4.0, 16.0, 60.0):  # until the program comes that far, on a busy machine
+        monkeypatch.setattr(reviewing, "SECONDS", seconds)
+        (found,) = review(home, LS)
+        assert (found.verdict.word, found.verdict.is_said) == ("ASK_USER", False)
+        assert "did not end within" in found.verdict.reason
+        if ids.exists() and ids.read_text().endswith("\n"):
+            break
+    for pid in map(int, ids.read_text().split()):
         wait_until(lambda pid=pid: not alive(pid))
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bullpen.errors import BullpenError, Kind
@@ -27,7 +27,7 @@ from bullpen.hub.store import Store
 from bullpen.model.event import KINDS, Draft, Event, to_json
 from tests.waiting import wait_until
 
-WAIT = 20.0
+WAIT = 60.0
 
 
 @pytest.fixture
@@ -340,9 +340,7 @@ units = st.lists(
 )
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40)
 @given(groups=st.lists(units, max_size=3))
 def test_random_groups_do_what_one_unit_after_the_other_would(
     store: Store, groups: list[list[tuple[list[str], str]]]
@@ -769,7 +767,7 @@ acknowledged = failed = 0
 def put():
     global acknowledged, failed
     try:
-        store.submit([Draft(1.0, "task.state", data={"text": "x" * 3000})]).result(20)
+        store.submit([Draft(1.0, "task.state", data={"text": "x" * 3000})]).result(60)
         acknowledged += 1
     except BullpenError as error:
         assert error.kind is Kind.UNAVAILABLE and sys.argv[1] in error.message, error
@@ -852,7 +850,7 @@ def append(thread):
         drafts.append(Draft(1.0, "task.state", data={"with": key}))
         if store.find_key(key):
             drafts.pop()
-        event = store.submit(drafts).result(20)[0]
+        event = store.submit(drafts).result(60)[0]
         os.write(1, f"{event.id} {key}\\n".encode())
         number += 1
 

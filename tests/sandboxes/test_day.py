@@ -270,7 +270,7 @@ def test_x2_a_signal_to_the_group_lets_the_program_clean_up(place: Place, name: 
     assert child.stdout is not None
     assert child.stdout.readline() == b"ready\n"
     os.killpg(child.pid, signal.Signals[f"SIG{name}"])
-    child.communicate(timeout=20)
+    child.communicate(timeout=60)
     assert child.returncode == 3
     assert (place.cwd / "cleaned").exists()
 
@@ -281,7 +281,7 @@ def test_x2_sigkill_leaves_nothing_behind(place: Place) -> None:
     assert child.stdout is not None
     assert child.stdout.readline() == b"ready\n"
     os.killpg(child.pid, signal.SIGKILL)
-    child.communicate(timeout=20)
+    child.communicate(timeout=60)
 
     def is_left() -> bool:
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
@@ -308,7 +308,7 @@ def test_x2_keys_and_size_of_a_terminal(place: Place) -> None:
     wait_until(lambda: "33 77" in heard())
     os.write(master, b"\x03")
     wait_until(lambda: "interrupted" in heard())
-    assert child.wait(timeout=20) == 5
+    assert child.wait(timeout=60) == 5
     os.close(master)
 
 

@@ -4,6 +4,7 @@ it. What is tried is in attacks.py.
 
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import pty
@@ -24,6 +25,7 @@ from bullpen.sandboxes import limits
 from bullpen.sandboxes.base import Network, Policy
 from bullpen.sandboxes.bounds import settle
 from bullpen.sandboxes.bubblewrap import arguments, every_line
+from tests.ports import reserved_port
 from tests.processes import children_of
 from tests.sandboxes import attacks
 from tests.sandboxes.attacks import ATTACKS, SECRET, Attack
@@ -34,21 +36,23 @@ pytestmark = pytest.mark.slow
 
 libc = ctypes.CDLL(None, use_errno=True)
 MODES = ("pipes", "terminal")
+KEPT = contextlib.ExitStack()
 
 
 def battery_policy(place: Place, **more: Any) -> Policy:
     guarded = (".claude", ".mcp.json", "deep/guarded")
     return place.policy(
-        network=Network(hub_port=free_port(), proxy_port=free_port()),
+        network=Network(*reserved_ports()),
         read_only=tuple(place.cwd / name for name in guarded),
         **more,
     )
 
 
-def free_port() -> int:
-    """Without its line it listens on the machine's own loopback."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+@functools.cache
+def reserved_ports() -> tuple[int, int]:
+    """Without their line they are listened to on the machine's own loopback. One pair for all
+    tests of a process, until it ends."""
+    return KEPT.enter_context(reserved_port()), KEPT.enter_context(reserved_port())
 
 
 # ── what is outside ──────────────────────────────────────────────────────────

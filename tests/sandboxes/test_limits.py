@@ -119,7 +119,7 @@ def test_x3_a_limit_that_cannot_be_entered_ends_the_start(place: Place) -> None:
     wrapped = place.wrap(["touch", "started"], place.policy())
     assert limits.sweep(place.home, [])
     done = place.start(wrapped)
-    _, said = done.communicate(timeout=20)
+    _, said = done.communicate(timeout=60)
     assert done.returncode == 125
     assert b"the sandbox cannot start" in said
     assert not (place.cwd / "started").exists()
@@ -135,7 +135,7 @@ def test_x2_groups_of_runs_that_ended_are_removed_and_of_those_that_run_are_not(
     assert child.stdout is not None
     assert child.stdout.readline() == b"ready\n"
     assert limits.sweep(place.home, []) == []  # the kernel refuses
-    child.communicate(b"\n", timeout=20)
+    child.communicate(b"\n", timeout=60)
     wait_until(lambda: bool(limits.sweep(place.home, [])))
     assert limits.sweep(place.home, []) == []
 

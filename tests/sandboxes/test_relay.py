@@ -29,7 +29,7 @@ def client(port: int, words: str, then: str = "") -> list[str]:
     """Connects, says the words, closes its half, prints what comes back."""
     script = f"""
 import socket
-with socket.create_connection(("127.0.0.1", {port}), timeout=20) as s:
+with socket.create_connection(("127.0.0.1", {port}), timeout=60) as s:
     s.sendall({words!r}.encode())
     s.shutdown(socket.SHUT_WR)
     data = b""
@@ -65,7 +65,7 @@ def door(place: Place, name: str, answer: Callable[[socket.socket], None]) -> It
             yield
         finally:
             listener.shutdown(socket.SHUT_RDWR)
-            thread.join(timeout=10)
+            thread.join(timeout=60)
 
 
 def echo(connection: socket.socket) -> None:
@@ -96,7 +96,7 @@ def test_x2_much_data_passes_in_both_directions(place: Place) -> None:
     with door(place, "hub.sock", echo):
         script = f"""
 import socket, threading
-s = socket.create_connection(("127.0.0.1", {HUB}), timeout=20)
+s = socket.create_connection(("127.0.0.1", {HUB}), timeout=60)
 def send():
     for _ in range(200):
         s.sendall(b"x" * 65536)
@@ -134,7 +134,7 @@ def test_x2_a_hub_that_comes_back_is_found_again(place: Place) -> None:
     script = f"""
 import socket, sys
 def ask(words):
-    with socket.create_connection(("127.0.0.1", {HUB}), timeout=20) as s:
+    with socket.create_connection(("127.0.0.1", {HUB}), timeout=60) as s:
         s.sendall(words)
         s.shutdown(socket.SHUT_WR)
         return s.recv(100)
@@ -153,7 +153,7 @@ print(ask(b"two"), flush=True)
     assert child.stdout.readline() == b"asking\n"
     with door(place, "hub.sock", echo):
         assert child.stdout.readline() == b"b'TWO'\n"
-        child.communicate(timeout=20)
+        child.communicate(timeout=60)
     assert child.returncode == 0
 
 
@@ -179,7 +179,7 @@ while True:
     # The interpreter of this script coerces the locale by itself; the relay's must not have.
     assert child.stdout.readline().startswith(b"ready")
     os.killpg(child.pid, signal.SIGTERM)
-    out, err = child.communicate(timeout=20)
+    out, err = child.communicate(timeout=60)
     assert child.returncode == 9, (out, err)
     shell = place.run(
         ["sh", "-c", "echo [$LC_CTYPE]; grep SigIgn /proc/self/status; exit 6"],
@@ -201,7 +201,7 @@ signal.signal(signal.SIGINT, lambda *_: pressed.append(1))
 print("ready", flush=True)
 while not pressed:
     time.sleep(0.01)
-with socket.create_connection(("127.0.0.1", {HUB}), timeout=20) as s:
+with socket.create_connection(("127.0.0.1", {HUB}), timeout=60) as s:
     s.sendall(b"after")
     s.shutdown(socket.SHUT_WR)
     open("heard", "wb").write(s.recv(100))
@@ -211,7 +211,7 @@ with socket.create_connection(("127.0.0.1", {HUB}), timeout=20) as s:
         child, master = place.start_in_terminal(wrapped)
         os.read(master, 100)
         os.write(master, b"\x03")
-        assert child.wait(timeout=20) == 0
+        assert child.wait(timeout=60) == 0
         os.close(master)
     assert (place.cwd / "heard").read_bytes() == b"AFTER"
 

@@ -345,7 +345,7 @@ def test_t11_hubs_started_at_once_do_each_task_once(counting: Counting) -> None:
     counting.assert_tidy()
     pen.kill_hub()
     for hub in hubs:
-        hub.wait(10)
+        hub.wait(60)
 
 
 class Reader:

@@ -58,7 +58,7 @@ def checkout(desk: Desk) -> Path:
 
 
 def git(*words: str) -> None:
-    subprocess.run(["git", *words], check=True, capture_output=True, timeout=20)
+    subprocess.run(["git", *words], check=True, capture_output=True, timeout=60)
 
 
 PLANT = "git config core.fsmonitor ./planted; echo 'echo planted >>ran' >planted; chmod +x planted"

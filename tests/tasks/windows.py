@@ -114,7 +114,7 @@ class Windows:
         (place / "functions").write_text("\n".join(names))
 
     @contextlib.contextmanager
-    def death(self, spec: str, seconds: float = 20.0) -> Iterator[None]:
+    def death(self, spec: str, seconds: float = 60.0) -> Iterator[None]:
         """A hub dies there."""
         with self._armed("die", spec):
             yield
@@ -133,7 +133,7 @@ class Windows:
         with self._armed("wait", spec):
             yield
 
-    def wait_hit(self, spec: str, seconds: float = 20.0) -> None:
+    def wait_hit(self, spec: str, seconds: float = 60.0) -> None:
         try:
             wait_until((self.place / "hit").exists, seconds)
         except AssertionError as error:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bullpen import worktrees
@@ -160,11 +160,7 @@ def git_allows(branch: str) -> bool:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=400,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=400)
 @given(st.lists(ODD, max_size=6).map("".join) | st.text(max_size=8).filter(lambda t: "\0" not in t))
 @example("@")
 @example("HEAD")

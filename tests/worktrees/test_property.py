@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -270,8 +270,5 @@ def test_w4_w7_no_sequence_of_events_loses_work(examples: int) -> None:
     Bench.TestCase.settings = settings(
         max_examples=examples,
         stateful_step_count=30,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        print_blob=True,
     )
     Bench.TestCase().runTest()
