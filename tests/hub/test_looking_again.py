@@ -159,7 +159,7 @@ def test_k4_nobody_is_signalled_whose_process_is_another_by_now() -> None:
         assert child.wait(60) == -signal.SIGKILL
 
 
-def test_c8_kill_all_does_not_stop_another_holder_under_the_same_name(
+def test_f3_kill_all_does_not_stop_another_holder_under_the_same_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its record is of the last run; what answers at the socket is of the next."""
