@@ -15,9 +15,11 @@ import json
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+
+import uvloop
 
 from bullpen.holder.frames import Reader, json_frame
 from bullpen.hub import sessions
@@ -146,6 +148,12 @@ async def held_by(directory: Path, socket: Path, tag: str) -> AsyncIterator[Obed
             socket.unlink(missing_ok=True)
 
 
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """On a loop such as the hub has: what happens at the end of a connection differs."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
 def in_parts(
     story: Callable[[Parts], Awaitable[T]],
     settings: Settings | None = None,
@@ -170,6 +178,6 @@ def in_parts(
     with made_pen(with_port=False) as pen:
         store = Store.open(pen.root / "state.db")
         try:
-            return asyncio.run(told(pen.home, store))
+            return run(told(pen.home, store))
         finally:
             store.close()

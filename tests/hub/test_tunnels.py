@@ -11,6 +11,7 @@ import pytest
 
 from bullpen.hub.tunnels import Tunnels
 from bullpen.paths import Home, make_directories
+from tests.hub.parts import run
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +63,9 @@ class Way:
 
     def ask(self, *pieces: bytes) -> bytes:
         return asyncio.run(self._ask(*pieces))
+
+
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
 def connect(target: str) -> bytes:
@@ -141,7 +145,7 @@ def in_tunnel(root: Path, story: Callable[[Open], Awaitable[None]]) -> None:
             await story(opened)
         opened.tunnels.leave()
 
-    asyncio.run(told())
+    run(told())
 
 
 def test_x5_who_is_in_there_is_cut_off_with_the_agent(
@@ -159,6 +163,32 @@ def test_x5_who_is_in_there_is_cut_off_with_the_agent(
 
     in_tunnel(tmp_path, story)
     assert heard in ([], [b""])
+
+
+def test_x5_who_comes_in_as_it_is_shut_is_not_led_anywhere(
+    tmp_path: Path, far: tuple[str, list[bytes]]
+) -> None:
+    """Accepted before, and heard after: at each step between the two."""
+    target, heard = far
+
+    async def story(way: Open) -> None:
+        for steps in range(6):
+            await way.tunnels.open("amy", (target,))
+            with socket.socket(socket.AF_UNIX) as talk:
+                talk.connect(str(way.path))
+                talk.sendall(connect(target))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                way.tunnels.close("amy")
+                talk.setblocking(False)
+                reader, writer = await asyncio.open_connection(sock=talk)
+                with contextlib.suppress(ConnectionResetError):
+                    answer = await reader.read()  # to the end: it is cut off
+                    assert answer in (b"", ESTABLISHED), steps
+                writer.close()
+
+    in_tunnel(tmp_path, story)
+    assert set(heard) <= {b""}
 
 
 def test_x5_a_way_that_is_led_elsewhere_leads_nobody_to_the_first(
