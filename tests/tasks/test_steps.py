@@ -164,9 +164,10 @@ def test_t3_a_task_cancelled_as_it_is_taken_from_the_queue_is_nobodys() -> None:
         await parts.seat("amy", *ECHO)
         task = await parts.tasks.offer(Offered(prompt="x"))
         await parts.tasks.cancel(task.id)
-        found = await over(parts, task)
+        await until(lambda: task.id not in parts.tasks.board.live)
+        found = await parts.tasks.board.get(task.id)
         assert (found.state, found.agent) == ("cancelled", "")
-        await until(lambda: parts.tasks.current("amy") is None)
+        assert parts.tasks.current("amy") is None
         assert not parts.home.session("amy").joinpath("tasks").exists()
 
     in_parts(story)
