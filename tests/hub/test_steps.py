@@ -15,6 +15,7 @@ from bullpen.hub import sessions, sweep
 from bullpen.hub.launch import Plan, plan_launch
 from bullpen.hub.record import draft
 from bullpen.hub.registry import Live, Registry
+from bullpen.hub.rules import add_rule
 from bullpen.hub.sessions import Settled
 from bullpen.hub.trees import open_site
 from bullpen.model.agent import Agent, Place
@@ -207,6 +208,27 @@ def test_r8_work_that_comes_after_the_plan_keeps_the_worktree(tmp_path: Path) ->
         assert results == [("keep", "worktree"), ("keep", "session")]
         assert (path / "work").read_text() == "of hours"
         assert parts.events("worktree.removed") == []
+
+    in_parts(story)
+
+
+# ── what a plan takes over from the last run ──
+
+
+@pytest.mark.parametrize("role", ["coder", "reviewer"])
+def test_what_was_allowed_for_good_was_allowed_to_that_role(role: str) -> None:
+    async def story(parts: Parts) -> None:
+        for name in ("coder", "reviewer"):
+            parts.role(name, CAT)
+        last = parts.agent("amy", ENDED, role="coder", engine_session="talk").agent
+        add_rule(parts.home.session("amy"), "Bash(make:*)")
+        asked = Launch(cwd="/", env={}, role=role, name="amy")
+        plan = plan_launch(parts.supervisor.ground, asked, "amy", last)
+        assert plan.start.rules == (("Bash(make:*)",) if role == "coder" else ())
+        assert plan.agent.created == last.created
+        assert plan.agent.run != last.run
+        assert plan.agent.token_hash != last.token_hash
+        assert plan.start.conversation == ""  # nobody asked to resume
 
     in_parts(story)
 
