@@ -36,7 +36,7 @@ from bullpen.model.launch import Launch
 from bullpen.model.state import Evidence, Exited, Idle, State, View
 from bullpen.paths import Home
 from bullpen.settings import Settings
-from tests.hub.conftest import made_pen
+from tests.hub.pen import made_pen
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from bullpen.errors import BullpenError
 from bullpen.holder.frames import Reader, frame, json_frame
 from bullpen.hub import holders
 from bullpen.hub.ports import Ports
-from tests.hub.conftest import reserved_port
 from tests.hub.parts import run
+from tests.ports import reserved_port
 
 SECONDS = 20.0
 

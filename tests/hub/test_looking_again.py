@@ -23,6 +23,8 @@ from bullpen.model.gc import Sweeping, Swept
 from bullpen.model.state import Idle, Unknown, View
 from tests.hub.parts import ENDED, Parts, held_by, in_parts
 
+pytestmark = pytest.mark.slow
+
 
 async def swept(parts: Parts, meanwhile: str, act: Callable[[], None]) -> Swept:
     """A sweep; `act` happens after the plan and before its first step."""

@@ -24,7 +24,9 @@ from bullpen.model.launch import Launch
 from bullpen.model.state import Idle
 from bullpen.paths import Home, make_directories
 from tests.hub.parts import ENDED, Parts, in_parts, until
-from tests.worktrees.conftest import git
+from tests.worktrees.repos import git
+
+pytestmark = pytest.mark.slow
 
 CAT, NO_PROGRAM = "/bin/cat", "/bin/no-such-program"
 WAY = ("allowed:443",)
@@ -75,7 +77,6 @@ def test_x5_a_way_out_that_is_led_elsewhere_holds_after_a_restart_of_the_hub() -
     in_parts(story)
 
 
-@pytest.mark.slow
 def test_b2_a_start_that_fails_leaves_nothing_for_the_next_to_stumble_over() -> None:
     async def story(parts: Parts) -> None:
         starter = parts.supervisor.starter
@@ -104,7 +105,6 @@ def test_b2_a_start_that_fails_leaves_nothing_for_the_next_to_stumble_over() -> 
     in_parts(story, factory=True)
 
 
-@pytest.mark.slow
 def test_b2_a_start_that_fails_leaves_the_agent_of_before() -> None:
     async def story(parts: Parts) -> None:
         last = parts.agent("amy", ENDED)
@@ -119,7 +119,6 @@ def test_b2_a_start_that_fails_leaves_the_agent_of_before() -> None:
     in_parts(story, factory=True)
 
 
-@pytest.mark.slow
 def test_b2_a_start_waits_for_what_the_end_of_the_last_run_leads_to() -> None:
     async def story(parts: Parts) -> None:
         last = parts.agent("amy", ENDED)
@@ -137,7 +136,6 @@ def test_b2_a_start_waits_for_what_the_end_of_the_last_run_leads_to() -> None:
     in_parts(story, factory=True)
 
 
-@pytest.mark.slow
 def test_b2_one_run_asked_for_twice_at_once_is_one_agent() -> None:
     async def story(parts: Parts) -> None:
         env = {"PATH": os.defpath}
@@ -156,7 +154,6 @@ def test_b2_one_run_asked_for_twice_at_once_is_one_agent() -> None:
     in_parts(story, factory=True)
 
 
-@pytest.mark.slow
 def test_b2_a_run_that_was_taken_back_is_begun_as_another() -> None:
     async def story(parts: Parts) -> None:
         asked = Launch(cwd="/", env={"PATH": os.defpath}, words=(CAT,), run="0" * 32)

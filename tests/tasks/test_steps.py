@@ -20,6 +20,8 @@ from bullpen.model.task import Asked, Cancelling, Completed, Offered, Resting, T
 from bullpen.model.task_moves import go_on
 from tests.hub.parts import Parts, in_parts, until
 
+pytestmark = pytest.mark.slow
+
 # Takes SIGTERM for its end, and says a result all the same.
 SUCCEEDS_WHEN_STOPPED = (
     "import signal, sys, time\n"
@@ -93,7 +95,6 @@ def test_c2_an_agent_that_is_stopped_while_a_task_is_checked_does_not_get_it() -
     in_parts(story)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("way", "end"), [("stop", "cancelled"), ("shutdown", "completed")])
 def test_c2_an_agent_does_not_leave_while_a_task_is_given_to_it(way: str, end: str) -> None:
     async def story(parts: Parts) -> None:
@@ -142,7 +143,6 @@ def test_c2_only_the_run_that_was_told_to_leave_does(which: str) -> None:
 # ── taking ──
 
 
-@pytest.mark.slow
 def test_t1_of_two_tasks_at_once_an_agent_gets_one_and_of_one_request_one_task_comes() -> None:
     async def story(parts: Parts) -> None:
         for name in ("amy", "bob"):
@@ -186,7 +186,6 @@ def test_t1_variables_of_a_task_that_could_not_be_kept_are_not_kept_either() -> 
 # ── on its way ──
 
 
-@pytest.mark.slow
 def test_t7_a_run_that_succeeds_while_it_is_stopped_has_succeeded() -> None:
     async def story(parts: Parts) -> None:
         await parts.seat("amy", *program(SUCCEEDS_WHEN_STOPPED))
@@ -219,7 +218,6 @@ def test_t3_a_task_cancelled_right_before_its_run_starts_nothing() -> None:
     in_parts(story)
 
 
-@pytest.mark.slow
 def test_t5_a_task_continued_as_its_time_to_rest_ends_goes_on() -> None:
     async def story(parts: Parts) -> None:
         parts.role("amy", *ECHO)
@@ -240,7 +238,6 @@ def test_t5_a_task_continued_as_its_time_to_rest_ends_goes_on() -> None:
     in_parts(story, factory=True)
 
 
-@pytest.mark.slow
 def test_t11_a_run_whose_driver_fails_does_not_go_on_without_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
