@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from bullpen.hub.record import draft
 from bullpen.hub.registry import Live, Registry
 from bullpen.hub.rules import add_rule
 from bullpen.hub.sessions import Settled
+from bullpen.hub.threads import in_loose_thread
 from bullpen.hub.trees import open_site
 from bullpen.model.agent import Agent, Place
 from bullpen.model.gc import Sweeping, Swept
 from bullpen.model.launch import Launch
 from bullpen.model.state import Idle
 from bullpen.paths import Home, make_directories
-from tests.hub.parts import ENDED, Parts, in_parts, until
+from tests.hub.parts import ENDED, Parts, in_parts, run, until
 from tests.worktrees.repos import git
 
 pytestmark = pytest.mark.slow
@@ -321,3 +323,30 @@ def test_h7_a_session_is_private_and_whole_or_not_there(home: Home) -> None:
     place.rename(home.session("bob"))
     with pytest.raises(BullpenError, match="it is the session of amy"):
         sessions.load(home, "bob")
+
+
+# ── threads ──
+
+
+def test_c3_a_thread_that_nobody_waits_for_any_more_ends_without_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    go, threads = threading.Event(), []
+
+    def work() -> None:
+        threads.append(threading.current_thread())
+        go.wait(60)
+
+    async def story() -> None:
+        waiting = asyncio.ensure_future(in_loose_thread(work))
+        await until(lambda: threads)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    run(story())
+    go.set()
+    threads[0].join(60)
+    assert failed == []
