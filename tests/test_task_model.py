@@ -169,6 +169,9 @@ def test_all_states_are_shown_with_all_fields() -> None:
     assert (found.output, found.doing) == ("so far", "Bash (ls)")
     assert found.token_usage is not None
     assert (found.token_usage.input, found.token_usage.output) == (5, 2)
+    # Another turn that has said nothing yet: what the last one said is shown.
+    again = go_on(resting, "more", 9.0)
+    assert show(again, 10.0, Progress()).output == "out"
 
 
 def test_retries_end_and_are_only_for_what_passes() -> None:
@@ -236,6 +239,26 @@ def test_one_request_twice_is_one_turn_and_one_end() -> None:
     for request in ("", "r4"):
         with pytest.raises(BullpenError, match="is over"):
             end(over, 6.0, request)
+
+
+def test_every_run_of_a_task_has_a_number_of_its_own() -> None:
+    current = begin(task(), 2.0)
+    first = run(1, 3.0, "claude_error", is_retryable=True)
+    current = after_run(current, first, "", stays_open=True, retries=1, chance=0)
+    assert isinstance(current.status, Working)
+    assert (current.status.run, current.status.attempt, current.status.turn_started) == (2, 2, 2.0)
+    current = after_run(current, run(2, 4.0), "", stays_open=True, retries=1, chance=0)
+    current = go_on(current, "more", 5.0)
+    assert isinstance(current.status, Working)
+    assert (current.status.run, current.status.attempt, current.status.turn_started) == (3, 1, 5.0)
+
+
+def test_a_turn_that_begins_as_the_last_run_ends_adds_to_its_time() -> None:
+    current = begin(task(budget=Budget(minutes=1)), 2.0)
+    spent = Run(number=1, began=2.0, ended=42.0)
+    current = after_run(current, spent, "", stays_open=True, retries=0, chance=0)
+    current = go_on(current, "more", 42.0)
+    assert seconds_left(current, 1000.0, 42.0) == 20.0
 
 
 @given(st.integers(1, 100), st.floats(0, 1, exclude_max=True))

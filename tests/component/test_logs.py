@@ -90,7 +90,9 @@ def test_b9_exceptions_are_a_field(path: Path) -> None:
     line = last(path)
     assert line["message"] == "it broke"
     assert line["exception"].startswith("Traceback (most recent call last):\n")
-    assert f"KeyError: {REDACTED!r}" in line["exception"] or REDACTED in line["exception"]
+    # As it is in the source line, and quoted as Python shows it.
+    assert f'raise KeyError("{REDACTED}")\n' in line["exception"]
+    assert line["exception"].endswith(f'\nKeyError: "{REDACTED}"\n')
     assert "own token" not in path.read_text()
     assert "test_logs.py" in line["stack"]
 

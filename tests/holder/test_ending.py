@@ -12,7 +12,7 @@ import pytest
 from tests.holder.factory import Factory, Holder, marked
 from tests.holder.programs import HEXER, RAW, python, shell
 from tests.modes import mode_of
-from tests.processes import alive
+from tests.processes import alive, process_state
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -201,10 +201,17 @@ def test_k4_output_and_input_go_on_during_the_grace(factory: Factory) -> None:
     assert client.stop(0)["signal"] == signal.SIGKILL, "a second stop may shorten the grace"
 
 
-def test_k4_a_stopped_program_is_ended_too(factory: Factory) -> None:
-    holder = factory.hold(["/bin/sleep", "1000"])
+@pytest.mark.parametrize("mode", ["pty", "pipe"])
+def test_k4_a_stopped_program_goes_on_to_end_itself(factory: Factory, mode: str) -> None:
+    code = "trap 'echo CLEAN; exit 3' TERM; echo READY; while :; do sleep 0.01; done"
+    holder = factory.hold(shell(code), mode=mode)
+    client = holder.ready()
     os.kill(holder.child, signal.SIGSTOP)
-    assert holder.connect().stop(1)["signal"] in {signal.SIGTERM, signal.SIGKILL}
+    wait_until(lambda: process_state(holder.child) == "T")
+    client.send("X", {"grace": 1000})  # it takes notice: nobody waits for the kill
+    record = client.read_until("E").json
+    assert (record["code"], record["signal"]) == (3, None)
+    assert "CLEAN" in record["last_output"]
 
 
 @pytest.mark.slow

@@ -3,12 +3,27 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bullpen.engines import ENGINES
-from bullpen.hub.walls import _prefixes, entry_roots
+from bullpen.engines import ENGINES, Start, get_engine
+from bullpen.errors import BullpenError, Kind
+from bullpen.hub.walls import (
+    SandboxError,
+    Wall,
+    _is_known_to_work,
+    _network,
+    _prefixes,
+    entry_roots,
+    plan,
+    raise_wall,
+    tunnel_hosts,
+)
+from bullpen.model.role import Role
 from bullpen.sandboxes import limits
+from bullpen.worktrees.git import Repository
+from bullpen.worktrees.since import Looked
 from tests.tasks.desk import Desk
 
 pytestmark = pytest.mark.slow
@@ -205,3 +220,114 @@ def test_x2_an_engine_sees_its_own_variables_and_a_plain_program_those_of_all() 
     models = [name for name in own if name != "command"]
     assert all(not own[a] & own[b] for a in models for b in models if a != b)
     assert own["command"] == set().union(*(own[name] for name in models))
+
+
+# ── from a role and a directory to a policy, without a hub ──
+
+
+class Planned:
+    """The walls of amy in that directory."""
+
+    def __init__(self, root: Path, checkout: Looked | None = None, **sandbox: Any) -> None:
+        self.root = root
+        env = sandbox.pop("env", {})
+        role = Role.model_validate(
+            {"name": "r", "agent_type": "command", "command": ["x"], "sandbox": sandbox}
+        )
+        start = Start(
+            role=role,
+            words=(),
+            agent="amy",
+            cwd=str(root / "cwd"),
+            session=root / "session",
+            home=root / "home",
+            person=root / "person",
+            env=env,
+        )
+        unsure = root / "unsure"
+        engine = get_engine("command")
+        self.wall = plan(
+            9000, role, engine, start, checkout, unsure=unsure, keep=("A",), is_terminal=True
+        )
+        self.policy = self.wall.policy
+
+
+@pytest.mark.parametrize("is_main", [True, False])
+def test_x5_the_repository_of_a_main_checkout_is_not_the_agents_to_write(
+    tmp_path: Path, is_main: bool
+) -> None:
+    common = tmp_path / "repo" / ".git"
+    own = common if is_main else common / "worktrees" / "amy"
+    tree = tmp_path / "tree"
+    policy = Planned(tmp_path, Looked(Repository(own, common, tree), tree)).policy
+    assert policy.git is not None
+    assert (policy.git.common, policy.git.admin) == (common, own)
+    assert (tree in policy.writable) == (not is_main)
+    assert policy.read_only == (tmp_path / "unsure",)  # git is not run there, nobody writes there
+    assert policy.doors == tmp_path / "session" / "api"
+    assert policy.keep == {"A"}
+
+
+def test_x2_the_network_is_the_roles_to_allow_and_leads_nowhere_by_itself(tmp_path: Path) -> None:
+    assert Planned(tmp_path, allow_network=True).policy.network is None
+    closed = Planned(tmp_path, allow_network=False)
+    assert closed.policy.network is not None
+    assert closed.policy.network.hosts == tunnel_hosts(closed.wall) == ()
+    assert tunnel_hosts(None) == ()
+    # Of three who want to listen inside, none takes the place of another.
+    network = _network(3128, ("api:443", "near:3129"))
+    assert (network.hub_port, network.proxy_port) == (3128, 3130)
+
+
+def test_x2_an_ssh_agent_is_given_when_the_role_says_so_and_it_is_there(tmp_path: Path) -> None:
+    socket = tmp_path / "agent"
+    env = {"SSH_AUTH_SOCK": str(socket)}
+    assert Planned(tmp_path, ssh_agent=True, env=env).policy.ssh_agent is None
+    socket.touch()
+    assert Planned(tmp_path, ssh_agent=True, env=env).policy.ssh_agent == socket
+    assert Planned(tmp_path, ssh_agent=False, env=env).policy.ssh_agent is None
+
+
+def test_x2_paths_and_limits_are_as_the_role_writes_them(tmp_path: Path) -> None:
+    named = {"read_only_paths": ["/etc/x", "~/.y", "z/../a"], "read_write_paths": ["~", "b"]}
+    policy = Planned(tmp_path, **named, memory_mb=64, processes=16).policy
+    person, cwd = tmp_path / "person", tmp_path / "cwd"
+    assert policy.read_only[:3] == (Path("/etc/x"), person / ".y", cwd / "a")
+    assert policy.writable[-2:] == (person, cwd / "b")
+    assert (policy.memory_bytes, policy.processes) == (64 << 20, 16)
+
+
+class FailingSandbox:
+    """Looks fine until walls are to be built."""
+
+    name = "failing"
+
+    def __init__(self, step: str) -> None:
+        self.step = step
+
+    def unavailable(self) -> str:
+        return "not here" if self.step == "unavailable" else ""
+
+    def prepare(self, _policy: object) -> None:
+        if self.step == "prepare":
+            raise BullpenError("cannot prepare", hint="mend it", kind=Kind.DENIED)
+
+    def wrap(self, *_: object) -> None:
+        raise BullpenError("cannot wrap", kind=Kind.DENIED)
+
+
+@pytest.mark.parametrize("step", ["unavailable", "prepare", "wrap"])
+def test_x3_whatever_step_of_a_wall_fails_nothing_is_started(tmp_path: Path, step: str) -> None:
+    wall = Wall(FailingSandbox(step), Planned(tmp_path).policy)  # type: ignore[arg-type]
+    for _ in range(2):  # what was not there once is looked for again
+        with pytest.raises(SandboxError) as failed:
+            raise_wall(wall, ("x",), {})
+        assert (
+            failed.value.message
+            == {
+                "unavailable": "not here",
+                "prepare": "cannot prepare",
+                "wrap": "cannot wrap",
+            }[step]
+        )
+    _is_known_to_work.discard("failing")

@@ -373,6 +373,7 @@ def test_only_who_was_there_before_is_believed() -> None:
 
     new = session("new", "/w/a", "/w/a/.git")
     believed = [[], [session("old", "/w/a", "/w/a/.git")], [new]]
+    believed.append([session("new", "/w", "")])  # its own earlier word is nobody else's
     doubted = [
         [session("old", "/w/a", "")],
         [session("old", "/w", "/w/.git")],

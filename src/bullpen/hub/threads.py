@@ -16,6 +16,8 @@ T = TypeVar("T")
 async def in_loose_thread(function: Callable[[], T]) -> T:
     """Its result, or what it raised."""
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
+    # Whoever leaves cancels its wait, and not this: else the thread would end with an error.
+    future.set_running_or_notify_cancel()
 
     def work() -> None:
         try:

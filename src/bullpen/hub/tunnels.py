@@ -9,8 +9,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Coroutine
-from typing import Any
+from dataclasses import dataclass, field
 
 from bullpen.hub.doors import BACKLOG, listen, unlink
 from bullpen.paths import Home
@@ -26,62 +25,74 @@ MOST_CONNECTIONS = 256
 REQUEST = re.compile(rb"CONNECT ([!-~]{1,300}) HTTP/1\.[01]\r\n(?:[^\r\n]{0,4096}\r\n){0,64}\r\n")
 
 
+@dataclass
+class _Way:
+    """One agent's, from its opening to its end."""
+
+    allowed: frozenset[str]
+    server: asyncio.AbstractServer | None = None
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    is_shut: bool = False
+
+    def shut(self) -> None:
+        """Nobody comes through any more, and who is in there is cut off."""
+        self.is_shut = True
+        if self.server is not None:
+            self.server.close()
+        for task in self.tasks:
+            task.cancel()
+
+    def enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, agent: str) -> None:
+        # One that was accepted when it was shut comes in here after that.
+        if self.is_shut or len(self.tasks) >= MOST_CONNECTIONS:
+            writer.close()
+            return
+        work = _serve(reader, writer, self.allowed, agent)
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        # Cancelled before its first step, the work itself closes nothing.
+        task.add_done_callback(lambda _task: writer.close())
+
+
 class Tunnels:
     """All that are open; lives on one event loop."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._open: dict[str, tuple[frozenset[str], asyncio.AbstractServer]] = {}
-        self._connections: dict[str, set[asyncio.Task[None]]] = {}
+        self._open: dict[str, _Way] = {}
 
     async def open(self, name: str, hosts: tuple[str, ...]) -> None:
         """Let that agent reach these (`host:port`), and no others any more."""
         found = self._open.get(name)
-        if found is not None and found[0] == frozenset(hosts):
+        if found is not None and found.allowed == frozenset(hosts):
             return
         self.close(name)
         if not hosts:
             return
         listener = await asyncio.to_thread(listen, self._home.session(name), SOCKET)
-        allowed = frozenset(hosts)
+        way = _Way(frozenset(hosts))
 
         def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._begin(name, _serve(reader, writer, allowed, name), writer)
+            way.enter(reader, writer, name)
 
-        server = await asyncio.start_unix_server(
+        way.server = await asyncio.start_unix_server(
             connected, sock=listener, limit=HEAD_BYTES, backlog=BACKLOG
         )
-        self._open[name] = (allowed, server)
+        self._open[name] = way
 
     def close(self, name: str) -> None:
         """Nobody comes through any more, and who is in there is cut off."""
         found = self._open.pop(name, None)
         if found is None:
             return
-        found[1].close()
-        for task in self._connections.pop(name, set()):
-            task.cancel()
+        found.shut()
         unlink(self._home.session(name), SOCKET)
 
     def leave(self) -> None:
         """The hub stops."""
-        for _, server in self._open.values():
-            server.close()
-        for tasks in self._connections.values():
-            for task in tasks:
-                task.cancel()
-
-    def _begin(
-        self, name: str, work: Coroutine[Any, Any, None], writer: asyncio.StreamWriter
-    ) -> None:
-        tasks = self._connections.setdefault(name, set())
-        if len(tasks) >= MOST_CONNECTIONS:
-            work.close()
-            writer.close()
-            return
-        task = asyncio.get_running_loop().create_task(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        for way in self._open.values():
+            way.shut()
 
 
 async def _serve(
