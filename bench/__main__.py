@@ -2,17 +2,19 @@
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from bench.processes import adopt_orphans, end_descendants
 from bench.report import measure
 from bench.sections import SECTIONS, choose
-from bench.table import PREFIX
+from bench.table import MEMORY, PREFIX
 
 INTERRUPTED = 130
 
@@ -69,6 +71,9 @@ def _alone() -> Iterator[None]:
             yield
         finally:
             end_descendants()
+            # Of a section that was interrupted, whose processes wrote on while it cleaned up.
+            for left in Path(MEMORY).glob(f"{PREFIX}*"):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

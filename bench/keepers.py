@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import children, end, processes_with
-from bench.table import BULLPEN, PREFIX, Skipped, wait_until
+from bench.table import BULLPEN, MEMORY, PREFIX, Skipped, wait_until
 from bullpen import holder
 from bullpen.holder import factory as _compiled  # noqa: F401 - or the first one would do that
 
-# In memory if there is a place: on a disk where thousands of files were deleted in the last
-# minutes, as by the rows of worktrees, ext4 takes half a millisecond to number a new one.
-SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"
 ENV = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "HOME": "/", "LANG": "C.UTF-8"}
 
 
@@ -148,7 +145,7 @@ class Dtach:
 def scratch_directory() -> Iterator[Path]:
     """For their files."""
     with tempfile.TemporaryDirectory(
-        prefix=PREFIX, dir=SCRATCH, ignore_cleanup_errors=True
+        prefix=PREFIX, dir=MEMORY, ignore_cleanup_errors=True
     ) as scratch:
         yield Path(scratch)
 
