@@ -107,9 +107,7 @@ class Parts:
         ground = Ground(home, load_settings(home.config_file), 1, home.root)
         factory = Factory(home.factory_socket, 1024)
         self.supervisor = Supervisor(ground, store, self.registry, factory)
-        self.hub = Hub(
-            home, ground.settings, 1, store, Feed(store), self.registry, self.supervisor
-        )
+        self.hub = Hub(home, ground.settings, 1, store, Feed(store), self.registry, self.supervisor)
         self._servers: list[asyncio.Server] = []
         loop = asyncio.get_running_loop()
 
@@ -131,10 +129,10 @@ class Parts:
         self.registry.put(live)
         return live
 
-    async def tell(self, name: str, state: State) -> None:
+    async def tell(self, name: str, state: State, at: float | None = None) -> None:
         """Its engine says what it does."""
         live = self.registry.get(name)
-        await self.supervisor.record.observe(live, told(live, state))
+        await self.supervisor.record.observe(live, told(live, state, at))
 
     async def hold(self, live: Live) -> TypedHolder:
         """A holder for it, with the hub's link."""
@@ -185,9 +183,10 @@ class Parts:
         self.hub.feed.close()
 
 
-def told(live: Live, state: State) -> Told:
-    at = max(time.time(), live.view.told_at)
-    return Told(at=at, source="hook X", says="x", state=state)
+def told(live: Live, state: State, at: float | None = None) -> Told:
+    """What its engine says, now if no time is given."""
+    when = max(time.time(), live.view.told_at) if at is None else at
+    return Told(at=when, source="hook X", says="x", state=state)
 
 
 def message(text: str = "x", priority: Priority = "normal", to: str = "amy") -> Message:
