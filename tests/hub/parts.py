@@ -82,18 +82,20 @@ class Inlet:
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
-        self.connections = 0
+        self.connections = self.open = 0
         self.is_free = asyncio.Event()
         self.is_free.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.open += 1
         with contextlib.suppress(ConnectionError, asyncio.CancelledError):
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             await self.is_free.wait()
             writer.transport.resume_reading()  # type: ignore[attr-defined]
             while line := await reader.readline():
                 self.lines.append(line)
+        self.open -= 1
         writer.close()
 
 

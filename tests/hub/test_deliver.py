@@ -9,9 +9,19 @@ from bullpen.engines import ENGINES
 from bullpen.hub import deliver
 from bullpen.hub.record import observe_now
 from bullpen.model.event import Draft
-from bullpen.model.message import joined
+from bullpen.model.message import TYPING_SECONDS, joined
 from bullpen.model.state import Idle, Working
-from tests.hub.parts import ENGINE, Inlet, Parts, ToldEngine, run, tasks, told, until
+from tests.hub.parts import (
+    ENGINE,
+    Inlet,
+    Parts,
+    ToldEngine,
+    message,
+    run,
+    tasks,
+    told,
+    until,
+)
 
 REFUSE_SENT = (
     "CREATE TRIGGER full BEFORE UPDATE OF sent ON messages WHEN NEW.sent IS NOT NULL"
@@ -289,6 +299,61 @@ def test_g3_that_a_prompt_was_taken_is_found_in_the_log_of_that_run(
         await parts.send("x")
         await until(lambda: bool(holder.typed) or "half" in parts.hub.delivery.why("amy"))
         assert bool(holder.typed) == is_typed
+
+    run(main)
+
+
+def test_g3_when_a_person_stops_typing_it_is_handed_over_although_nothing_else_changes(
+    engine: ToldEngine,
+) -> None:
+    async def main(parts: Parts) -> None:
+        live = parts.put(state=Idle())
+        holder = await parts.hold(live)
+        inlet = await parts.listen(live)
+        holder.last_input = time.time() - TYPING_SECONDS + 0.2
+        await parts.send("x")
+        await until(lambda: bool(inlet.lines))
+        assert time.time() - holder.last_input >= TYPING_SECONDS
+
+    run(main)
+
+
+# ── to whom not ──
+
+
+def test_g3_one_that_takes_tasks_gets_them_with_its_next_task(engine: ToldEngine) -> None:
+    async def main(parts: Parts) -> None:
+        live = parts.put(state=Idle(), kind="headless")
+        await parts.hold(live)
+        await parts.send("x")
+        await parts.tell("amy", Working())
+        await parts.tell("amy", Idle())
+        assert tasks("messages for amy") == []
+        assert parts.hub.delivery.why("amy") == deliver.NEXT_TASK
+        assert [one.status for one in await parts.inbox()] == ["queued"]
+
+    run(main)
+
+
+def test_g3_a_line_is_shorter_than_what_a_terminal_cuts() -> None:
+    for text in ("x" * 10, "x" * 3900, "x" * 3990, "☃" * 1400, "x " * 5000):
+        line = deliver._line(message(text))
+        assert len(line) < 4095
+        assert line.endswith(b"\n")
+        assert line.count(b"\n") == 1
+        line.decode()
+
+
+def test_g2_the_socket_of_a_run_that_ended_is_let_go(engine: ToldEngine) -> None:
+    async def main(parts: Parts) -> None:
+        live = parts.put(state=Idle())
+        await parts.hold(live)
+        inlet = await parts.listen(live)
+        await parts.send("x")
+        await until(lambda: bool(inlet.lines))
+        assert inlet.open == 1
+        await parts.store.append(Draft(time.time(), "agent.stopped", "amy", {"run": "run-amy"}))
+        await until(lambda: inlet.open == 0)
 
     run(main)
 
