@@ -14,6 +14,7 @@ from bullpen.hub import approvals, permissions
 from bullpen.hub.approvals import Approvals
 from bullpen.hub.permissions import Given
 from bullpen.hub.registry import Live
+from bullpen.hub.rules import load_rules
 from bullpen.model.approval import Approval, Request
 from bullpen.model.state import Blocked, Gone, Idle, Working, fold
 from tests.hub.parts import ENGINE, Parts, ToldEngine, run, until
@@ -348,5 +349,51 @@ def test_q4_a_rule_is_made_by_allowing_only(field: str) -> None:
                 one.id, Given.model_validate({"decision": "deny", field: True})
             )
         assert parts.hub.permissions.approvals.waiting()
+
+    run(main)
+
+
+def test_q4_a_rule_for_good_is_kept_for_the_agent_and_in_its_role() -> None:
+    async def main(parts: Parts) -> None:
+        role = {"name": "sleeper", "agent_type": "command", "command": ["/bin/true"]}
+        path = parts.home.roles / "sleeper.yaml"
+        path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in role.items()))
+        path.chmod(0o640)
+        live = parts.put(state=Working(), role="sleeper")
+        parts.home.session("amy").mkdir(parents=True)
+        asking = ask(parts, live, command="make all")
+        (one,) = await asked(parts)
+        await parts.hub.permissions.answer(one.id, Given(decision="allow", role=True))
+        assert "addRules" in await asking
+        assert load_rules(parts.home.session("amy")) == ("Bash(make all)",)
+        assert "Bash(make all)" in path.read_text()
+        assert path.stat().st_mode & 0o777 == 0o640
+
+    run(main)
+
+
+def test_q4_an_answer_that_came_too_late_makes_no_rule() -> None:
+    async def main(parts: Parts) -> None:
+        live = parts.put(state=Working())
+        parts.home.session("amy").mkdir(parents=True)
+        ask(parts, live)
+        (one,) = await asked(parts)
+        await parts.hub.permissions.answer(one.id, Given(decision="deny"))
+        with pytest.raises(BullpenError, match="decided before"):
+            await parts.hub.permissions.answer(one.id, Given(decision="allow", always=True))
+        assert load_rules(parts.home.session("amy")) == ()
+
+    run(main)
+
+
+def test_q4_a_rule_for_a_directory_is_none() -> None:
+    async def main(parts: Parts) -> None:
+        found = parts.hub.permissions.approvals
+        live = parts.put(state=Working())
+        rules = []
+        for path in (parts.home.root, parts.home.root / "file"):
+            request = Request(tool="Read", input={"file_path": str(path)})
+            rules.append((await found.ask(live, path.name, request, time.time(), "")).rule.rule)
+        assert rules == ["", f"Read(/{parts.home.root}/file)"]
 
     run(main)

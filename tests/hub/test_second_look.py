@@ -322,3 +322,74 @@ def test_q2_one_that_ended_while_it_was_reviewed_gets_no_answer() -> None:
         assert list(permissions.approvals) == []
 
     run(main)
+
+
+class SayingReviewer:
+    """Says at once what the test says."""
+
+    def __init__(self, word: Any, reason: str = "so it is") -> None:
+        self.verdict = Verdict(word=word, reason=reason)
+        self.asked = 0
+
+    async def review(self, agent: Agent, request: Request, told: Instructed) -> Reviewed:
+        self.asked += 1
+        return Reviewed(self.verdict, 0.1)
+
+
+def test_q2_what_the_reviewer_repeats_of_a_credential_is_not_kept() -> None:
+    key = "ghp_" + "Ab1" * 12
+
+    async def main(parts: Parts) -> None:
+        write_reviewed_role(parts)
+        live = parts.put(state=Working(), role="sleeper")
+        permissions = parts.hub.permissions
+        permissions.reviewer = SayingReviewer("DENY", f"sends {key}")  # type: ignore[assignment]
+        answer = await permissions.decide(live, "a1", BODY, time.time())
+        (event,) = await parts.events("permission.reviewed")
+        assert key not in answer
+        assert key not in event.data["reason"]
+        assert event.data["reason"].startswith("sends ")
+
+    run(main)
+
+
+@pytest.mark.parametrize(("is_on", "count"), [(True, 1), (False, 0)])
+def test_q2_a_role_without_instructions_has_no_reviewer(is_on: bool, count: int) -> None:
+    async def main(parts: Parts) -> None:
+        write_reviewed_role(parts)
+        if not is_on:
+            role = {"name": "sleeper", "agent_type": "command", "command": ["/bin/true"]}
+            (parts.home.roles / "sleeper.yaml").write_text(json.dumps(role))
+        live = parts.put(state=Working(), role="sleeper")
+        permissions, reviewer = parts.hub.permissions, SayingReviewer("ASK_USER", "perhaps")
+        permissions.reviewer = reviewer  # type: ignore[assignment]
+        asking = asyncio.create_task(permissions.decide(live, "a1", BODY, time.time()))
+        await until(lambda: bool(permissions.approvals.waiting()))
+        assert reviewer.asked == count
+        assert permissions.approvals.waiting()[0].review == ("perhaps" if is_on else "")
+        assert live.view.state == Blocked(on="permission", tool="Bash")
+        asking.cancel()
+
+    run(main)
+
+
+@pytest.mark.parametrize("word", ["ALLOW", "DENY"])
+def test_q3_while_a_person_is_asked_a_review_of_another_call_does_not_hide_it(word: str) -> None:
+    async def main(parts: Parts) -> None:
+        write_reviewed_role(parts)
+        live = parts.put(state=Working(), role="sleeper")
+        permissions = parts.hub.permissions
+        permissions.reviewer = SayingReviewer("ASK_USER")  # type: ignore[assignment]
+        asking = asyncio.create_task(permissions.decide(live, "a1", BODY, time.time()))
+        await until(lambda: bool(permissions.approvals.waiting()))
+        held = HeldReviewer(word)
+        permissions.reviewer = held  # type: ignore[assignment]
+        other = asyncio.create_task(permissions.decide(live, "a2", BODY, time.time()))
+        await held.is_asked.wait()
+        assert live.view.state == Blocked(on="permission", tool="Bash")
+        held.may_say.set()
+        assert word.lower() in await other
+        assert live.view.state == Blocked(on="permission", tool="Bash")
+        asking.cancel()
+
+    run(main)
