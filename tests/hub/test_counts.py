@@ -3,6 +3,7 @@ by the next hub; acted on once, and again where it did not help."""
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from bullpen.model.agent import Agent
 from bullpen.model.event import Draft
 from bullpen.model.role import Budget
 from bullpen.model.state import Blocked, Idle, State, Working
-from tests.hub.parts import ENGINE, Parts, ToldEngine, run, until
+from tests.hub.parts import ENGINE, WAIT, Parts, ToldEngine, run, until
 
 
 @pytest.fixture(autouse=True)
@@ -214,6 +215,34 @@ def test_o2_states_that_came_while_it_was_loaded_count_once() -> None:
         await counts.load()
         counts.notice(second)
         assert counts.of(amy.agent).work_seconds == 15.0
+
+    run(main)
+
+
+def test_o2_a_state_that_comes_just_after_the_last_page_is_not_lost() -> None:
+    async def main(parts: Parts) -> None:
+        amy = parts.put(state=Idle())
+        await next_hub(parts)
+        await parts.store.append(state_at(amy, Working(), 10.0))
+        loop = asyncio.get_running_loop()
+
+        class BusyStore:
+            """Commits one more event when its last page has been read."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(parts.store, name)
+
+            def after(self, *words: Any, **fields: Any) -> Any:
+                page = parts.store.after(*words, **fields)
+                if not page:
+                    parts.store.submit([state_at(amy, Idle(), 25.0)]).result(WAIT)
+                return page
+
+        counts = Usage(BusyStore(), parts.registry)  # type: ignore[arg-type]
+        parts.store.on_commit = lambda events: loop.call_soon_threadsafe(counts.notice, events)
+        await counts.load()
+        assert counts.of(amy.agent).work_seconds == 15.0
+        assert not counts.is_working(amy.agent)
 
     run(main)
 
