@@ -1,5 +1,6 @@
 """Handing over: recorded first, not twice while a program has yet to read, tried again."""
 
+import asyncio
 import sqlite3
 import time
 
@@ -9,7 +10,7 @@ from bullpen.engines import ENGINES
 from bullpen.hub import deliver
 from bullpen.hub.record import observe_now
 from bullpen.model.event import Draft
-from bullpen.model.message import TYPING_SECONDS, joined
+from bullpen.model.message import TYPING_SECONDS, Message, joined
 from bullpen.model.state import Idle, Working
 from tests.hub.parts import (
     ENGINE,
@@ -373,6 +374,33 @@ def test_g2_what_comes_in_the_last_moment_of_its_worker_is_handed_over(engine: T
         await until(lambda: not tasks("messages for amy"))
         found = b"".join(holder.typed).decode().split("number ")[1:]
         assert [int(text[:2]) for text in found] == list(range(20))
+
+    run(main)
+
+
+def test_g2_what_comes_when_its_worker_has_just_ended_is_handed_over(
+    engine: ToldEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(parts: Parts) -> None:
+        kept, late = parts.hub.messages, message("late")
+        holder = await parts.hold(parts.put(state=Idle(), deliver="lines"))
+        real, waiting = kept.queue, [late]
+
+        def come() -> None:
+            """As `send` does when it is on disk."""
+            kept._open["amy"] = {late.id: late}
+            parts.hub.delivery.kick("amy")
+
+        def queue(name: str) -> list[Message]:
+            found = real(name)
+            if holder.typed and not found and waiting:
+                waiting.clear()
+                asyncio.get_running_loop().call_soon(come)
+            return found
+
+        monkeypatch.setattr(kept, "queue", queue)
+        await parts.send("first")
+        await until(lambda: b"late" in b"".join(holder.typed))
 
     run(main)
 
