@@ -3,6 +3,7 @@ is recorded as soon as it can be."""
 
 import asyncio
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from bullpen.hub.hooks import excerpt, receive, summary, take_spooled
 from bullpen.hub.registry import Live
 from bullpen.model.event import Draft
 from bullpen.model.state import Idle, Working
-from tests.hub.parts import ENGINE, Parts, ToldEngine, run, until
+from tests.hub.parts import ENGINE, WAIT, Parts, ToldEngine, run, until
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +92,25 @@ def test_b4_those_that_were_left_come_before_the_one_that_comes_now() -> None:
         await asyncio.gather(*(receive(parts.supervisor, live, body) for body in bodies))
         assert await received(parts) == ["UserPromptSubmit", "Stop", "SessionEnd"]
         assert live.view.state == Idle()
+
+    run(main)
+
+
+def test_b4_hooks_come_one_by_one_also_while_those_that_were_left_are_taken() -> None:
+    async def main(parts: Parts) -> None:
+        live, may_write = parts.put(state=Idle()), threading.Event()
+        path = spool(parts, live, line(time.time(), "UserPromptSubmit"))
+        parts.store.write(lambda _: may_write.wait(WAIT))
+        first = asyncio.create_task(receive(parts.supervisor, live, b'{"hook_event_name": "Stop"}'))
+        await until(lambda: not path.exists())
+        second = asyncio.create_task(
+            receive(parts.supervisor, live, b'{"hook_event_name": "SessionEnd"}')
+        )
+        for _ in range(20):  # as far as it gets
+            await asyncio.sleep(0)
+        may_write.set()
+        await asyncio.gather(first, second)
+        assert await received(parts) == ["UserPromptSubmit", "Stop", "SessionEnd"]
 
     run(main)
 
