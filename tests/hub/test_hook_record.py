@@ -69,17 +69,17 @@ def test_b4_a_hook_that_was_left_is_taken_once_and_its_file_goes() -> None:
         await take_spooled(parts.supervisor, live)
         assert await received(parts) == ["Stop", "UserPromptSubmit"] * 2  # two places are two
         # A hub was killed when it had recorded some of what it had taken.
-        spool(parts, live, first, other, where="hooks.spool.taken")
-        spool(parts, live, line(7.0, "SessionEnd"))
+        spool(parts, live, first, other, line(7.0, "SessionStart"), where="hooks.spool.taken")
+        spool(parts, live, line(8.0, "SessionEnd"))
         await take_spooled(parts.supervisor, live)
-        assert await received(parts) == ["Stop", "UserPromptSubmit"] * 2 + ["SessionEnd"]
+        assert (await received(parts))[4:] == ["SessionStart", "SessionEnd"]
         session = parts.home.session("amy")
         assert [path.name for path in session.rglob("hooks.spool*")] == []
         # The same again in another run is another one.
         live.agent = live.agent.model_copy(update={"run": "r2"})
         spool(parts, live, first)
         await take_spooled(parts.supervisor, live)
-        assert len(await received(parts)) == 6
+        assert len(await received(parts)) == 7
 
     run(main)
 
