@@ -166,6 +166,7 @@ def test_q3_one_that_has_ended_asks_for_nothing() -> None:
         live.view = fold(live.view, Gone(at=time.time(), reason="x"))
         assert await ask(parts, live) == ""
         assert await parts.events("approval.asked") == []
+        assert await parts.events("hook.received") == []
 
     run(main)
 
