@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullpen.model.state import (
+    STATE_FILE,
+    TELEMETRY,
     VIEW,
     Blocked,
     Exited,

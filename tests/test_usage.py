@@ -160,6 +160,15 @@ def test_o1_a_figure_that_cannot_be_is_left_out_and_the_rest_counts(bad: Any, fo
     assert found.rejected == 1
 
 
+@pytest.mark.parametrize("temporality", [0, 3, None, "AGGREGATION_TEMPORALITY_UNSPECIFIED"])
+def test_o1_a_figure_that_is_neither_a_total_nor_new_is_left_out(temporality: Any) -> None:
+    body = metrics(token=[point(5, type="input")])
+    (metric,) = body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]
+    metric["sum"]["aggregationTemporality"] = temporality
+    found = otlp.read_metrics(json.dumps(body).encode(), "json")
+    assert (found.points, found.rejected) == ((), 1)
+
+
 @each_form
 def test_o1_the_answer_says_what_was_left_out(form: Form) -> None:
     whole, part = otlp.answer(form), otlp.answer(form, 3)

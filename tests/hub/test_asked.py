@@ -129,6 +129,7 @@ def test_q4_the_same_question_asked_again_is_the_same_one() -> None:
         await parts.hub.permissions.answer(one.id, Given(decision="allow"))
         assert [behaviour(answer) for answer in await asyncio.gather(*hooks)] == ["allow"] * 3
         assert behaviour(await ask(parts, live)) == "allow"  # it did not hear the answer
+        assert live.view.state == Working(tool="Bash")
         assert len(await parts.events("approval.asked")) == 1
 
     run(main)
