@@ -13,11 +13,12 @@ from bullpen.errors import BullpenError
 from bullpen.hub import approvals, permissions
 from bullpen.hub.approvals import Approvals
 from bullpen.hub.permissions import Given
+from bullpen.hub.record import observe_now
 from bullpen.hub.registry import Live
 from bullpen.hub.rules import load_rules
 from bullpen.model.approval import Approval, Request
 from bullpen.model.state import Blocked, Gone, Idle, Working, fold
-from tests.hub.parts import ENGINE, Parts, ToldEngine, run, until
+from tests.hub.parts import ENGINE, Parts, ToldEngine, run, told, until
 
 ASKS = Blocked(on="permission", tool="Bash")
 KEY = "ghp_" + "Ab1" * 12
@@ -112,6 +113,26 @@ def test_q4_a_question_of_an_earlier_run_is_closed_and_says_nothing_of_this_one(
         assert live.view.state == Idle()
         (ended,) = await parts.events("approval.answered")
         assert ended.data["why"] == "the agent ended"
+        assert not [item for item in live.view.evidence if item.says.startswith("#1 the agent")]
+
+    run(main)
+
+
+def test_q4_a_hook_that_comes_back_to_a_dialog_that_is_gone_does_not_wait(
+    unwaited: None,
+) -> None:
+    """Nobody was told of it: the state came in the same moment."""
+
+    async def main(parts: Parts) -> None:
+        live = parts.put(state=Working())
+        first = ask(parts, live)
+        await asked(parts)
+        first.cancel()
+        await until(first.done)
+        observe_now(live, told(live, Idle()))
+        assert await ask(parts, live) == ""
+        (ended,) = await parts.events("approval.answered")
+        assert ended.data["why"] == "the turn ended"
 
     run(main)
 
