@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullpen.model.state import (
+    STATE_FILE,
+    TELEMETRY,
     VIEW,
     Blocked,
     Exited,
@@ -68,6 +70,38 @@ def after(*seen: Observation) -> View:
 )  # fmt: skip
 def test_b4_state_follows_from_observations(seen: list[Observation], state: object) -> None:
     assert after(*seen).state == state
+
+
+RETRYING, LIMITED = Working(doing="retrying"), Working(doing="rate-limited")
+
+
+def filed(at: float, state: Any) -> Told:
+    return Told(at=at, source=STATE_FILE, says="busy", state=state, rung="file")
+
+
+def hinted(at: float, state: Any) -> Told:
+    return Told(at=at, source=TELEMETRY, says="x", state=state, rung="telemetry")
+
+
+@pytest.mark.parametrize(
+    ("seen", "state"),
+    [
+        ([told(3, Working()), hinted(6, RETRYING)], RETRYING),
+        # telemetry that was overtaken, by its own kind or by one of the others
+        ([told(3, Working()), hinted(6, RETRYING), hinted(5, LIMITED)], RETRYING),
+        ([told(6, Working(tool="x")), hinted(5, RETRYING)], Working(tool="x")),
+        ([told(3, Working()), filed(7, Working()), hinted(5, RETRYING)], Working()),
+        ([told(3, Working()), hinted(5, RETRYING), filed(7, Working())], Working()),
+        # the file is later by a moment; of the same moment it is right
+        ([filed(4, Working()), told(5, BLOCKED)], BLOCKED),
+        ([filed(5, Working()), told(5, BLOCKED)], Working(tool="Bash")),
+        ([filed(6, Working()), told(5, BLOCKED)], Working(tool="Bash")),
+        # out of reach, and back: also what only the file had said stands
+        ([filed(4, Working()), SILENT, HELD], Working()),
+    ],
+)
+def test_s1_the_newer_word_counts(seen: list[Observation], state: object) -> None:
+    assert after(RUN, HELD, *seen).state == state
 
 
 def test_b4_a_run_begins_with_its_launch() -> None:

@@ -72,8 +72,22 @@ def test_every_way_to_import_one_is_seen(
 
 # Of every requirement that is built: letter, last number.
 BUILT = {
-    "a": 4, "b": 9, "c": 5, "e": 7, "f": 4, "g": 5, "h": 10, "k": 6, "o": 3, "p": 7, "q": 5,
-    "r": 9, "s": 3, "t": 13, "w": 16, "x": 6,
+    "a": 4,
+    "b": 9,
+    "c": 5,
+    "e": 7,
+    "f": 4,
+    "g": 5,
+    "h": 10,
+    "k": 6,
+    "o": 3,
+    "p": 7,
+    "q": 5,
+    "r": 9,
+    "s": 3,
+    "t": 13,
+    "w": 16,
+    "x": 6,
 }
 
 

@@ -160,6 +160,15 @@ def test_o1_a_figure_that_cannot_be_is_left_out_and_the_rest_counts(bad: Any, fo
     assert found.rejected == 1
 
 
+@pytest.mark.parametrize("temporality", [0, 3, None, "AGGREGATION_TEMPORALITY_UNSPECIFIED"])
+def test_o1_a_figure_that_is_neither_a_total_nor_new_is_left_out(temporality: Any) -> None:
+    body = metrics(token=[point(5, type="input")])
+    (metric,) = body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]
+    metric["sum"]["aggregationTemporality"] = temporality
+    found = otlp.read_metrics(json.dumps(body).encode(), "json")
+    assert (found.points, found.rejected) == ((), 1)
+
+
 @each_form
 def test_o1_the_answer_says_what_was_left_out(form: Form) -> None:
     whole, part = otlp.answer(form), otlp.answer(form, 3)
@@ -227,14 +236,14 @@ def test_o1_what_counts(form: Form) -> None:
         record("tool_result", 2, duration_ms="1258"),
         record("tool_result", 3, duration_ms=-4),
         record("tool_result", 4, duration_ms="9" * 400),
-        record("api_error", 5),
+        record("tool_result", 5, duration_ms=8 * 86400 * 1000),  # no tool runs for eight days
+        record("api_error", 6),
     )
     told = counted_logs(otlp.read_logs(encoded(entries, form), form))
     assert [(one.field, one.amount) for one in told] == [
         ("requests", 1),
         *[("tool_calls", 1), ("tool_seconds", 1.258)],
-        *[("tool_calls", 1), ("tool_seconds", 0)],
-        *[("tool_calls", 1), ("tool_seconds", 0)],
+        *[("tool_calls", 1), ("tool_seconds", 0)] * 3,
     ]
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -243,7 +244,11 @@ def test_a_store_that_fails_ends_the_stream_and_nobody_elses(tmp_path: Path, sto
     run(main())
 
 
-def test_a_feed_that_closes_ends_every_stream(store: Store) -> None:
+def test_a_feed_that_closes_ends_every_stream(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "HEARTBEAT_SECONDS", 1000.0)  # not for a heartbeat to do
+
     async def main() -> None:
         async with feeding(store) as feed:
             await store.append(*drafts(3))
@@ -258,6 +263,30 @@ def test_a_feed_that_closes_ends_every_stream(store: Store) -> None:
             assert await anext(fresh.stream, None) is None
             assert await anext(feed.stream(0), None) is None
             assert not feed._readers
+
+    run(main())
+
+
+def test_b3_what_is_published_twice_is_sent_once(store: Store) -> None:
+    async def main() -> None:
+        feed = Feed(store)
+        client = await Client(feed.stream(None)).begin()
+        events = await store.append(*drafts(3))
+        feed.publish(events[:2])
+        feed.publish(events)  # before the first have gone out
+        await client.read(lambda: client.last == 3)
+        assert client.ids == [1, 2, 3]
+        feed.close()
+
+    run(main())
+
+
+def test_an_id_before_the_first_is_the_beginning(store: Store) -> None:
+    async def main() -> None:
+        async with feeding(store) as feed:
+            client = await Client(feed.stream(-5)).begin()
+            assert client.last == 0
+            await client.stream.aclose()
 
     run(main())
 
@@ -291,6 +320,25 @@ def test_nobody_listens_and_nothing_is_kept(store: Store) -> None:
             await store.append(*drafts(3))
             assert not feed.ring
             assert not feed._new
+
+    run(main())
+
+
+def test_nothing_is_left_of_a_client_that_has_gone(store: Store) -> None:
+    """Not even the timer of its heartbeats, which would go on for ever."""
+
+    async def main() -> None:
+        async with feeding(store) as feed:
+
+            def wanted(_: Event) -> bool:
+                return True
+
+            kept = weakref.ref(wanted)
+            client = await Client(feed.stream(None, wanted)).begin()
+            await client.stream.aclose()
+            del client, wanted
+            gc.collect()
+            assert kept() is None
 
     run(main())
 

@@ -223,6 +223,41 @@ def test_what_waits_is_committed_at_once(store: Store) -> None:
     assert told == [list(range(1, 301))]
 
 
+def test_nobody_waits_for_more_than_so_many_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "MOST_UNITS", 2)
+    told: list[int] = []
+    store.on_commit = lambda events: told.append(len(events))
+    go_on = hold(store)
+    futures = [store.submit([draft()]) for _ in range(5)]
+    go_on.set()
+    for future in futures:
+        future.result(WAIT)
+    assert told == [2, 2, 1]
+
+
+def test_only_a_function_of_the_writer_inserts(store: Store) -> None:
+    """Another thread would write between the rows of somebody else's transaction."""
+    refused: list[BaseException] = []
+
+    def insert() -> None:
+        try:
+            store.insert(draft())
+        except RuntimeError as error:
+            refused.append(error)
+
+    def from_another_thread(_connection: sqlite3.Connection) -> None:
+        thread = threading.Thread(target=insert)
+        thread.start()
+        thread.join(WAIT)
+
+    store.write(from_another_thread).result(WAIT)
+    insert()
+    assert len(refused) == 2
+    assert everything(store) == []
+
+
 def test_b3_only_what_is_committed_is_told_and_before_its_callers(path: Path, store: Store) -> None:
     told: list[int] = []
     seen: list[int] = []
@@ -490,6 +525,12 @@ def test_b3_old_events_go_but_not_the_last_word_on_an_agent(
     assert asyncio.run(store.expire(50, now=100)) == 0
     assert {event.time for event in store.last_states().values()} == {5, 100}
     assert store.last_of("bob", "hook.received") is None
+
+
+def test_b3_what_is_exactly_as_old_as_is_kept_stays(store: Store) -> None:
+    put(store, *(Draft(time=at, kind="hook.received") for at in (49.0, 50.0, 49.0, 51.0)))
+    assert asyncio.run(store.expire(50, now=100)) == 2
+    assert [event.time for event in everything(store)] == [50.0, 51.0]
 
 
 def test_b3_ids_are_never_given_twice(path: Path) -> None:

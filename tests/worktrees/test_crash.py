@@ -19,6 +19,8 @@ import pytest
 
 from bullpen import worktrees
 from bullpen.worktrees import Site, Spec
+from bullpen.worktrees.journal import Removing
+from bullpen.worktrees.recover import is_decided
 from tests.waiting import wait_until
 from tests.worktrees.killed import died_at_effect
 from tests.worktrees.repos import assert_healthy, commit, git, make_repo, refs
@@ -265,6 +267,38 @@ def test_w6_rollback_spares_work_done_after_a_cut_short_removal(tmp_path: Path) 
     assert worktrees.changes(site, "amy") == ["later.txt"]
     assert worktrees.info(site, "amy").branch == "amy"
     assert_healthy(site)
+
+
+@pytest.mark.slow
+def test_w7_removal_is_finished_although_its_path_is_in_use_again(tmp_path: Path) -> None:
+    """Killed after the rename; then somebody makes a directory there. It is not the worktree."""
+    site = prepared(tmp_path, 0, "clean")
+    for step in range(1, MOST_STEPS):
+        if not died_at_effect(step, lambda: worktrees.remove(site, "amy")):
+            raise AssertionError("removed before the window was hit")
+        if not (site.base / "amy").exists():
+            break
+    (site.base / "amy").mkdir()
+    (site.base / "amy" / "a person's.txt").write_text("x")
+    worktrees.gc(site)
+    assert "amy" not in refs(site)
+    assert worktrees.find_record(site, "amy") is None
+    assert (site.base / "amy" / "a person's.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("aside", "path", "is_past"),
+    [(True, True, True), (True, False, True), (False, False, True), (False, True, False)],
+)
+def test_w7_the_point_of_no_return_is_the_move_aside(
+    tmp_path: Path, aside: bool, path: bool, is_past: bool
+) -> None:
+    for name, is_there in (("aside", aside), ("path", path)):
+        if is_there:
+            (tmp_path / name).symlink_to("nowhere")  # whatever it is
+    places = {"path": str(tmp_path / "path"), "aside": str(tmp_path / "aside")}
+    intent = Removing(base="", name="amy", admin="", branch="", tip="", **places)
+    assert is_decided(intent) == is_past
 
 
 @pytest.mark.slow
