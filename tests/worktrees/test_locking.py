@@ -171,3 +171,14 @@ def test_x5_a_link_in_place_of_the_git_file_is_not_followed(site: Site, tmp_path
     with pytest.raises(WorktreeError) as raised:
         worktrees.changes(site, "amy")
     assert raised.value.code.value == "WORKTREE_CORRUPT"
+
+
+def test_w7_a_branch_that_another_uses_by_now_is_not_taken_back(site: Site, repo: Path) -> None:
+    path = worktrees.create(site, Spec("amy"))
+    git(path, "checkout", "-q", "-b", "topic")
+    (path / "new").write_text("x")
+    worktrees.remove(site, "amy", force=True)
+    git(repo, "checkout", "-q", "topic")
+    worktrees.restore(site, "amy")
+    assert worktrees.info(site, "amy").branch == ""
+    assert git(repo, "symbolic-ref", "--short", "HEAD") == "topic"
