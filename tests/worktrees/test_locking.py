@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bullpen import worktrees
-from bullpen.worktrees import Site, Spec, WorktreeError, journal, repo_lock
+from bullpen.worktrees import Site, Spec, WorktreeError, journal, repo_lock, since
 from bullpen.worktrees.journal import Making, Member
 from bullpen.worktrees.recover import delete_branch
 from tests.worktrees.repos import commit, git, make_repo
@@ -182,3 +182,22 @@ def test_w7_a_branch_that_another_uses_by_now_is_not_taken_back(site: Site, repo
     worktrees.restore(site, "amy")
     assert worktrees.info(site, "amy").branch == ""
     assert git(repo, "symbolic-ref", "--short", "HEAD") == "topic"
+
+
+def test_w10_looking_at_a_file_that_was_touched_writes_no_index(site: Site) -> None:
+    path = worktrees.create(site, Spec("amy"))
+    (index,) = (site.repo.admin_dir).glob("*/index")
+    os.utime(path / "file0.txt", (1000, 1000))  # git would note that it is as it was
+    before = index.read_bytes()
+    assert worktrees.info(site, "amy").changes == ()
+    assert index.read_bytes() == before
+
+
+def test_t10_commits_since_are_told_oldest_first(repo: Path) -> None:
+    looked = since.look_at(repo)
+    assert looked
+    base = since.head_of(looked)
+    for name in ("one", "two", "three"):
+        commit(repo, name, message=f"Add {name}")
+    subjects = [line.partition(" ")[2] for line in since.since(looked, base).commits]
+    assert subjects == ["Add one", "Add two", "Add three"]
