@@ -39,6 +39,7 @@ from bullpen.model.task_moves import (
     seconds_left,
     verdict,
     wait_seconds,
+    worked_seconds,
 )
 from bullpen.model.task_shown import Progress, Shown, Tokens, show
 
@@ -220,6 +221,26 @@ def test_a_run_that_ended_itself_early_is_a_failure_and_no_cancel() -> None:
     )
     assert over.state == "failed"
     assert show(over, 9.0).error == Error(type="claude_error", message="it ended without a result")
+
+
+def test_time_of_an_attempt_counts_once() -> None:
+    first = Run(number=1, began=2.0, ended=10.0, fault="claude_error", is_retryable=True)
+    current = after_run(begin(task(), 2.0), first, "", stays_open=True, retries=9, chance=0)
+    assert worked_seconds(current, 20.0) == 18.0
+    second = Run(number=2, began=11.0, ended=22.0)
+    current = after_run(current, second, "", stays_open=True, retries=9, chance=0)
+    current = go_on(current, "more", 100.0)
+    assert worked_seconds(current, 101.0) == 8.0 + 11.0 + 1.0
+
+
+def test_what_is_being_cancelled_is_cancelled_whatever_its_run_came_to() -> None:
+    cancelling = cancel(begin(task(), 2.0), 3.0)
+    over = after_run(cancelling, run(1, 4.0), "out", stays_open=True, retries=9, chance=0)
+    assert (over.state, over.output, over.ended) == ("cancelled", "out", 4.0)
+    *_, completed, failed, _ = every_state()
+    for other in (completed, failed, begin(task(), 2.0)):
+        with pytest.raises(ValueError, match="does not go from cancelling"):
+            move(cancelling, other.status, 4.0)
 
 
 def test_what_is_over_takes_no_longer() -> None:

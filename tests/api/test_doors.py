@@ -139,6 +139,7 @@ def test_b6_what_ended_while_no_hub_ran_has_no_door(pen: Pen) -> None:
     door, program = door_of(pen.home, "amy"), pen.program("amy")
     pen.kill_hub()
     kill(program)
+    assert door.exists()
     pen.start()
     wait_until(lambda: not door.exists())
 

@@ -185,7 +185,8 @@ def test_g4_an_agent_writes_as_itself_and_the_owner_as_whom_it_says(inside: Insi
 
 def test_g1_the_persons_inbox_is_closed_to_agents(inside: Inside) -> None:
     own = token_of(inside.home, "amy")
-    assert ask(inside.port, "POST", "/agents/root/messages", body={"text": "x"}, token=own).status
+    sent = ask(inside.port, "POST", "/agents/root/messages", body={"text": "x"}, token=own)
+    assert (sent.status, sent.json["to"]) == (201, "root")
     refusal(ask(inside.port, "GET", "/agents/root/messages", token=own), 403, "forbidden")
 
 

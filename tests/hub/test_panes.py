@@ -74,7 +74,8 @@ def test_a4_pod_attach_shows_a_pane_per_member_and_new_ones_as_they_start(
     pen.run("cat", pod="team", name="cleo")
     wait_until(lambda: tmux.panes() == ["amy", "bob", "cleo"])
     tmux.run("kill-session", "-t", "bullpen-team")
-    assert all(agent["running"] for agent in pen.agents().values())
+    running = {name: agent["running"] for name, agent in pen.agents().items()}
+    assert running == dict.fromkeys(("amy", "bob", "cleo", "eve"), True)
 
 
 def test_a4_without_tmux_it_says_how(pen: Pen) -> None:

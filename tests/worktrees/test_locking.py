@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bullpen import worktrees
-from bullpen.worktrees import Site, Spec, WorktreeError, repo_lock
+from bullpen.worktrees import Site, Spec, WorktreeError, journal, repo_lock, since
+from bullpen.worktrees.journal import Making, Member
 from bullpen.worktrees.recover import delete_branch
 from tests.worktrees.repos import commit, git, make_repo
 
@@ -145,3 +146,58 @@ def test_w7_a_branch_that_moved_since_is_left_alone(site: Site, repo: Path) -> N
         assert delete_branch(site.repo, "topic", git(repo, "rev-parse", "main"), lock)
     assert not worktrees.branch_exists(site.repo, "topic")
     assert git(repo, "config", "branch.topic.remote", check=False) == ""
+
+
+def test_w8_what_is_being_made_is_not_listed_and_nobody_else_makes_it(site: Site) -> None:
+    path = worktrees.create(site, Spec("amy"))
+    member = Member(id="amy.1", name="amy", path=str(path), branch="amy", commit="0" * 40)
+    with repo_lock.locked(site.repo) as lock:
+        held = journal.announced(site.repo, Making(str(site.base), (member,)), lock)
+        entry = held.__enter__()
+    try:
+        assert worktrees.list_managed(site) == []
+        with pytest.raises(WorktreeError, match="is being made by another process"):
+            worktrees.ensure(site, Spec("amy"))
+    finally:
+        journal.withdraw(entry)
+        held.__exit__(None, None, None)
+    assert [listed.name for listed in worktrees.list_managed(site)] == ["amy"]
+
+
+def test_x5_a_link_in_place_of_the_git_file_is_not_followed(site: Site, tmp_path: Path) -> None:
+    path = worktrees.create(site, Spec("amy"))
+    (path / ".git").rename(tmp_path / "moved")
+    (path / ".git").symlink_to(tmp_path / "moved")
+    with pytest.raises(WorktreeError) as raised:
+        worktrees.changes(site, "amy")
+    assert raised.value.code.value == "WORKTREE_CORRUPT"
+
+
+def test_w7_a_branch_that_another_uses_by_now_is_not_taken_back(site: Site, repo: Path) -> None:
+    path = worktrees.create(site, Spec("amy"))
+    git(path, "checkout", "-q", "-b", "topic")
+    (path / "new").write_text("x")
+    worktrees.remove(site, "amy", force=True)
+    git(repo, "checkout", "-q", "topic")
+    worktrees.restore(site, "amy")
+    assert worktrees.info(site, "amy").branch == ""
+    assert git(repo, "symbolic-ref", "--short", "HEAD") == "topic"
+
+
+def test_w10_looking_at_a_file_that_was_touched_writes_no_index(site: Site) -> None:
+    path = worktrees.create(site, Spec("amy"))
+    (index,) = (site.repo.admin_dir).glob("*/index")
+    os.utime(path / "file0.txt", (1000, 1000))  # git would note that it is as it was
+    before = index.read_bytes()
+    assert worktrees.info(site, "amy").changes == ()
+    assert index.read_bytes() == before
+
+
+def test_t10_commits_since_are_told_oldest_first(repo: Path) -> None:
+    looked = since.look_at(repo)
+    assert looked
+    base = since.head_of(looked)
+    for name in ("one", "two", "three"):
+        commit(repo, name, message=f"Add {name}")
+    subjects = [line.partition(" ")[2] for line in since.since(looked, base).commits]
+    assert subjects == ["Add one", "Add two", "Add three"]
