@@ -1,5 +1,6 @@
 """Many agents on one hub. Figures are printed; asserted are ratios and sanity only."""
 
+import itertools
 import json
 import os
 import statistics
@@ -14,7 +15,7 @@ import pytest
 from tests.commands import BULLPEN
 from tests.hub.pen import Pen
 from tests.hub.programs import SLEEP
-from tests.processes import alive, cpu_seconds
+from tests.processes import alive, cpu_seconds, ticks
 from tests.waiting import quiet_for, wait_until
 
 AT_ONCE = 16
@@ -53,16 +54,24 @@ def test_b7_many_agents(pen: Pen, number: int) -> None:
         assert pen.run(*SLEEP, name=f"a{each}")["running"]
         return (time.perf_counter() - began) * 1000
 
+    def cost(*numbers: int) -> float:
+        """Milliseconds of the hub's CPU for each: what a busy machine does not change."""
+        before = ticks(hub)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            each.extend(pool.map(launch, numbers))
+        return (ticks(hub) - before) * 10 / len(numbers)
+
+    each: list[float] = []
     began = time.perf_counter()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        each = list(pool.map(launch, range(number)))
+    edges = [0, number // 3, number * 2 // 3, number]
+    first, _, last = (cost(*range(*pair)) for pair in itertools.pairwise(edges))
     whole = time.perf_counter() - began
-    first, last = statistics.median(each[:50]), statistics.median(each[-50:])
     print(
         f"\n{number} launched in {whole:.1f} s: {whole / number * 1000:.1f} ms each"
-        f" ({AT_ONCE} at once; an answer takes {first:.0f} ms at first, {last:.0f} ms at last)"
+        f" ({AT_ONCE} at once; an answer takes {statistics.median(each):.0f} ms,"
+        f" {first:.0f} ms of the hub's CPU at first, {last:.0f} ms at last)"
     )
-    assert last < 5 * first + 50, "a start costs more, the more there are"
+    assert last < 3 * first + 10, "a start costs more, the more there are"
 
     listed = pen.cli("list")
     assert listed.code == 0
@@ -80,16 +89,18 @@ def test_b7_many_agents(pen: Pen, number: int) -> None:
     assert memory(hub, "Pss:") < empty_hub + 0.5 * number
     assert statistics.mean(samples) < 4
 
-    quiet_for(1.0)  # what is left to do after the last answer
     processes = [hub, *holders]
-    before = {pid: cpu_seconds(pid) for pid in processes}
-    quiet_for(IDLE_SECONDS)
-    spent = {pid: cpu_seconds(pid) - before[pid] for pid in processes}
-    share = spent[hub] / IDLE_SECONDS * 100
-    others = (sum(spent.values()) - spent[hub]) / IDLE_SECONDS * 100
-    print(f"idle: hub {share:.4f} % of a core, all holders {others:.4f} %")
-    assert share < 1.0
-    assert others < 1.0
+
+    def is_idle() -> bool:
+        before = {pid: cpu_seconds(pid) for pid in processes}
+        quiet_for(IDLE_SECONDS)
+        spent = {pid: cpu_seconds(pid) - before[pid] for pid in processes}
+        share = spent[hub] / IDLE_SECONDS * 100
+        others = (sum(spent.values()) - spent[hub]) / IDLE_SECONDS * 100
+        print(f"idle: hub {share:.4f} % of a core, all holders {others:.4f} %")
+        return share < 1.0 and others < 1.0
+
+    wait_until(is_idle)  # something is left to do after the last answer
 
     pen.kill_hub()
     began = time.perf_counter()
