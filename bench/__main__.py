@@ -62,25 +62,37 @@ def _alone() -> Iterator[None]:
     for name in list(os.environ):
         if name.startswith(("BULLPEN_", "_BULLPEN", "GIT_")):
             del os.environ[name]
-    with tempfile.TemporaryDirectory(
-        prefix=PREFIX, dir="/tmp", ignore_cleanup_errors=True
-    ) as scratch:
-        os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = scratch
-        os.environ.pop("XDG_CONFIG_HOME", None)
-        try:
-            yield
-        finally:
-            end_descendants()
-            # Of a section that was interrupted, whose processes wrote on while it cleaned up.
-            for left in Path(MEMORY).glob(f"{PREFIX}*"):
-                shutil.rmtree(left, ignore_errors=True)
+    scratch = tempfile.mkdtemp(prefix=PREFIX, dir="/tmp")
+    os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = scratch
+    os.environ.pop("XDG_CONFIG_HOME", None)
+    try:
+        yield
+    finally:
+        _leave_nothing()
+
+
+def _leave_nothing() -> None:
+    """Also of a section that was interrupted, whose processes wrote on while it cleaned up."""
+    end_descendants()
+    for place in {"/tmp", MEMORY}:
+        for left in Path(place).glob(f"{PREFIX}*"):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Once: what is being cleaned up then is not to be interrupted again."""
+    """The first time sections end what they started. The second time everything ends at once:
+    they take too long, or the first was lost in a callback that swallows exceptions."""
+    signal.signal(signal.SIGINT, _end_at_once)
+    signal.signal(signal.SIGTERM, _end_at_once)
+    raise KeyboardInterrupt
+
+
+def _end_at_once(_number: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
+    _leave_nothing()
+    print("\ninterrupted", file=sys.stderr, flush=True)
+    os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -64,10 +64,12 @@ def interleaved(rounds: int, *works: Callable[[], float]) -> list[float]:
     return [statistics.median(sample) for sample in samples]
 
 
-def wait_until(condition: Callable[[], bool], pause_seconds: float = 0.0005) -> None:
+def wait_until(
+    condition: Callable[[], bool], pause_seconds: float = 0.0005, seconds: float = WAIT_SECONDS
+) -> None:
     """Until it is true; fails at the deadline."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {WAIT_SECONDS:.0f} s")
+            raise TimeoutError(f"not within {seconds:.0f} s")
         time.sleep(pause_seconds)

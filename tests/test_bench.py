@@ -303,8 +303,13 @@ def test_exit_code_tells_of_a_section_that_failed_and_not_of_one_that_was_skippe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("section", "running"), [("spawn", 6), ("many", 4), ("store", 1)])
-def test_interrupted_it_leaves_neither_processes_nor_files(section: str, running: int) -> None:
+@pytest.mark.parametrize(
+    ("section", "running", "times"),
+    [("spawn", 6, 1), ("spawn", 6, 2), ("many", 4, 1), ("store", 1, 2)],
+)
+def test_interrupted_it_leaves_neither_processes_nor_files(
+    section: str, running: int, times: int
+) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "bench", section],
         cwd=ROOT,
@@ -315,9 +320,9 @@ def test_interrupted_it_leaves_neither_processes_nor_files(section: str, running
     ) as bench:
         mark = f"bullpen-bench-{bench.pid}-"
         try:
-            wait_until(lambda: bench.poll() is not None or len(marked(mark)) >= running)
-            bench.send_signal(signal.SIGINT)
-            bench.send_signal(signal.SIGINT)
+            wait_until(lambda: bench.poll() is not None or len(marked(mark)) >= running, 120)
+            for _ in range(times):
+                bench.send_signal(signal.SIGINT)
             _, err = bench.communicate(timeout=120)
         finally:
             bench.terminate()
