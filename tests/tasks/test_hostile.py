@@ -196,8 +196,16 @@ def test_t10_filters_are_only_looked_for(office: Desk, odd: str) -> None:
     for name in ("session", "text", "state"):
         target = f"/agents/amy/history?{name}={quote(odd, safe='')}"
         status, answer = office.ask("GET", target)
-        assert status == 400 or answer["items"] == [] or odd == ""
+        # Tasks of other tests may well have a blank in their text.
+        items = [
+            item for item in answer.get("items", []) if name != "text" or odd not in said(item)
+        ]
+        assert status == 400 or items == [] or odd == ""
         assert "secret of bob" not in str(answer)
+
+
+def said(item: dict[str, Any]) -> str:
+    return "".join(map(str, item.values()))
 
 
 # ── directories that are there ──
