@@ -1,5 +1,6 @@
 """Pods: all members of a template start, or none does; whoever is killed meanwhile."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -528,8 +529,8 @@ def quick(steps: list[str], *chosen: str) -> list[Any]:
     ]
 
 
-@pytest.fixture(scope="module")
-def scene() -> Iterator[Scene]:
+@contextlib.contextmanager
+def made_scene() -> Iterator[Scene]:
     with made_pen() as pen:
         repo = make_repo(pen.root.parent / "repo")
         write_role(pen, "worker", list(SLEEP), TREE)
@@ -553,6 +554,13 @@ def scene() -> Iterator[Scene]:
         shown = pen.agents()
         assert pen.cli("hub", "stop").code == 0
         yield pen, repo, on_disk(pen, repo), shown
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    """For tests that leave it as it was."""
+    with made_scene() as made:
+        yield made
 
 
 @pytest.mark.parametrize("step", quick(LAUNCH_STEPS, "_make_trees:1:after", "hold:4:after"))
@@ -581,10 +589,14 @@ def killed_and_back(scene: Scene, template: str, step: str) -> None:
         pen.kill_hub()
 
 
-def test_p5_pod_stands_when_the_hub_is_killed_right_after(
-    scene: Scene,
-) -> None:
-    pen, repo, _before, _shown = scene
+@pytest.fixture
+def own_scene() -> Iterator[Scene]:
+    with made_scene() as made:
+        yield made
+
+
+def test_p5_pod_stands_when_the_hub_is_killed_right_after(own_scene: Scene) -> None:
+    pen, repo, _before, _shown = own_scene
     with deadly_hub(pen, f"{INTENT}:forget_aside:1:before"):
         launch(pen, asked(pen, "four", repo))
     pen.start()
@@ -620,8 +632,8 @@ def test_p5_work_of_members_that_ran_on_without_a_hub_is_kept() -> None:
         assert work.read_text() == "hours of it\n"
 
 
-def test_p5_command_asks_the_next_hub_again(scene: Any) -> None:
-    pen, repo, _before, _shown = scene
+def test_p5_command_asks_the_next_hub_again(own_scene: Scene) -> None:
+    pen, repo, _before, _shown = own_scene
     with deadly_hub(pen, f"{SESSIONS}:rewrite:1:after"):
         ran = pen.cli("pod", "launch", "four", cwd=repo)
     assert (ran.code, ran.err) == (0, "")
