@@ -60,7 +60,7 @@ def test_figures_end_under_each_other_and_nothing_stays_nothing() -> None:
     ]
 
 
-def test_s4_evidence_is_explained_with_the_newest_first_and_the_one_that_decides() -> None:
+def test_s1_evidence_is_explained_with_the_newest_first_and_the_one_that_decides() -> None:
     evidence = (
         Evidence(source="process", says="runs", at=NOW - 30),
         Evidence(source="hook Stop", says=f"x{KEY}", at=NOW),
