@@ -302,6 +302,7 @@ def test_exit_code_tells_of_a_section_that_failed_and_not_of_one_that_was_skippe
     assert run_bench("--short", "sandbox", env=env).returncode == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("section", "running", "times"),

@@ -392,6 +392,7 @@ def test_f1_without_the_look_at_the_listener_the_token_is_sent(
 # ── kill ──
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("hub", ["runs", "is down", "is silent"])
 def test_f3_kill_all_ends_everything(pen: Pen, sample: Sample, hub: str) -> None:
     for name in ("amy", "bob"):

@@ -674,6 +674,7 @@ def test_f4_doctor_fails_for_a_credential_that_others_can_read(
     assert check["fix"] == f"chmod 600 {home.credentials / 'github-token'}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", PROGRAMS)
 def test_x6_real_program_is_new_enough(

@@ -160,6 +160,7 @@ def test_a4_pane_per_member_and_new_ones_as_they_start(person: Person) -> None:
     assert all(found["running"] for found in pen.agents().values())
 
 
+@pytest.mark.storm
 @SLOW
 @needs_tmux
 def test_a4_session_ends_with_the_last_member(person: Person) -> None:
@@ -172,6 +173,7 @@ def test_a4_session_ends_with_the_last_member(person: Person) -> None:
     wait_until(lambda: not person.followers())
 
 
+@pytest.mark.storm
 @SLOW
 @needs_tmux
 def test_a4_full_window_is_followed_by_another(person: Person) -> None:
@@ -186,6 +188,7 @@ def test_a4_full_window_is_followed_by_another(person: Person) -> None:
     assert active.strip() == "0"  # a window that comes is not in the way
 
 
+@pytest.mark.storm
 @SLOW
 @needs_tmux
 def test_a4_second_attach_joins_and_brings_closed_panes_back(person: Person) -> None:
@@ -204,6 +207,7 @@ def test_a4_second_attach_joins_and_brings_closed_panes_back(person: Person) -> 
     assert len(person.followers()) == 1
 
 
+@pytest.mark.storm
 @SLOW
 @needs_tmux
 def test_a4_inside_tmux_a_window_of_the_same_session(person: Person) -> None:
@@ -231,6 +235,7 @@ def test_a4_inside_tmux_a_window_of_the_same_session(person: Person) -> None:
     assert person.sessions() == []  # none of its own
 
 
+@pytest.mark.storm
 @SLOW
 @needs_tmux
 def test_a4_pods_of_two_homes_do_not_meet(person: Person) -> None:

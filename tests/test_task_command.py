@@ -485,6 +485,7 @@ def test_t13_ctrl_c_asks_and_cancels(desk: Desk, hold: str) -> None:
     assert desk.task(id)["state"] == "cancelled"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("answer", [b"\n", b"l\n", b"x\n", b"\x03", b"\x04"])
 def test_t13_ctrl_c_asks_and_leaves(desk: Desk, hold: str, answer: bytes) -> None:
     with person(desk, "task", "amy", f"[[hold {hold}]]") as at:
@@ -527,6 +528,7 @@ def test_t13_sigint_without_a_terminal_leaves_it_running(desk: Desk, hold: str) 
 # ── the hub dies ──
 
 
+@pytest.mark.storm
 def test_t11_waiting_outlives_the_hub(desk: Desk, hold: str) -> None:
     script = (
         f'[[say one ; tool Bash {{"command":"echo"}} ; hold {hold} ; say two'

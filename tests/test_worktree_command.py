@@ -155,6 +155,7 @@ def test_w16_create_as_json(run: Bullpen, base: Path) -> None:
     assert "detached" in ok(run("create", "dan", "--detach")).out
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("words", "code", "message", "hint"),
     [

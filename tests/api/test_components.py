@@ -169,6 +169,7 @@ def test_p7_bridges_come_last_in_the_list(inside: Inside) -> None:
     assert b"\x1b[1mBridges" in ask(inside.socket, "GET", "/agents?text=1&colour=1").body
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 def test_b5_components_are_known_to_the_next_hub(
     pen: Pen, sleeper: "subprocess.Popen[bytes]", how: str

@@ -156,6 +156,7 @@ def test_b1_open_streams_do_not_hold_a_shutdown_up(pen: Pen) -> None:
     assert pen.logged("left")
 
 
+@pytest.mark.storm
 def test_b1_clients_that_do_not_read_do_not_hold_a_shutdown_up(pen: Pen) -> None:
     """A stream and a terminal whose buffers are full, and a request that never ends."""
     where = pen.home.socket(HUB)

@@ -189,7 +189,7 @@ def test_f1_a_hub_and_its_agents_are_heard_in_another_network(networks: tuple[st
         wait_until(lambda: discovered(there, other) == [], 60)
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 def test_f1_a_hub_that_scans_announces_nothing(networks: tuple[str, str]) -> None:
     here, there = networks
     with made_pen() as own, made_pen() as other:

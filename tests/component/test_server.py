@@ -344,6 +344,7 @@ def test_c5_what_can_change_changes_and_the_rest_says_so(sample: Sample) -> None
     assert sample.status()["config"]["greeting"] == "good day"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -71,6 +71,7 @@ def test_e3_resume_without_a_conversation_is_refused(both: Team) -> None:
     assert both.pen.agents() == {}
 
 
+@pytest.mark.storm
 def test_s1_clear_begins_a_conversation_which_is_followed_and_resumed(team: Team) -> None:
     amy = team.run(prompt="The word is heron. [[say noted]]")
     amy.wait_said("noted")
@@ -164,6 +165,7 @@ def test_r1_what_a_role_says_reaches_the_model(team: Team, tmp_path: Path) -> No
     assert amy.shown["model"] == "haiku"
 
 
+@pytest.mark.storm
 def test_r1_a_system_prompt_takes_the_place_of_the_engines(team: Team) -> None:
     team.role("worker", system_prompt="You are a heron.")
     amy = team.run(prompt="[[say caw]]")
@@ -172,6 +174,7 @@ def test_r1_a_system_prompt_takes_the_place_of_the_engines(team: Team) -> None:
     assert "You are a heron." in system
 
 
+@pytest.mark.storm
 def test_e2_a_role_may_have_a_config_directory_for_each_session(team: Team) -> None:
     team.role("worker", claude_config_dir="session")
     amy = team.run(prompt="[[say own]]")
@@ -215,6 +218,7 @@ def test_e3_a_repositorys_own_hooks_run_only_if_it_is_trusted(
     assert mark.exists() == is_trusted
 
 
+@pytest.mark.storm
 def test_r5_a_claude_that_is_held_as_it_is_is_observed(team: Team) -> None:
     team.claude.settings()
     (team.claude.config / ".claude.json").write_text(

@@ -176,6 +176,7 @@ def test_e7_starts_in_a_worktree_without_a_dialog(team: Team) -> None:
     assert amy.shown["cwd"] != str(work)
 
 
+@pytest.mark.storm
 def test_e7_a_login_is_taken_over_as_a_link_and_a_session_survives_a_restart(
     team: Team,
 ) -> None:

@@ -51,7 +51,7 @@ def anthropic() -> Iterator[FakeAnthropic]:
         yield model
 
 
-@pytest.fixture(params=[pytest.param("real", marks=pytest.mark.slow), "standin"])
+@pytest.fixture(params=[pytest.param("real", marks=pytest.mark.storm), "standin"])
 def claude(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Claude]:
     """The real Claude Code and the stand-in."""
     if request.param == "standin":

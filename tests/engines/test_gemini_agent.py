@@ -42,6 +42,7 @@ def headless(tmp_path: Path) -> Iterator[Headless]:
         yield Headless(tmp_path, "gemini", model)
 
 
+@pytest.mark.storm
 def test_e7_starts_without_a_dialog_and_works_through_a_turn(team: Team) -> None:
     amy = team.run()
     amy.wait("idle")

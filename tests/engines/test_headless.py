@@ -344,6 +344,7 @@ def test_t1_a_limit_of_turns_ends_a_run_for_good(runs: Runs) -> None:
         assert run.outcome().text == "enough"
 
 
+@pytest.mark.storm
 def test_t1_a_limit_of_usd_is_for_the_run_not_for_the_conversation(runs: Runs) -> None:
     with runs.run("[[say one]]") as run:
         first = run.outcome()

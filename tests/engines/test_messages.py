@@ -34,6 +34,7 @@ def test_g3_sent_while_it_starts_it_arrives(team: Team) -> None:
     wait_delivered(team, "amy")
 
 
+@pytest.mark.storm
 def test_g3_normal_waits_for_the_end_of_the_turn(team: Team) -> None:
     amy = team.run(prompt="[[hold h ; say first]]")
     team.claude.wait_held("h")
@@ -45,6 +46,7 @@ def test_g3_normal_waits_for_the_end_of_the_turn(team: Team) -> None:
     wait_delivered(team, "amy")
 
 
+@pytest.mark.storm
 def test_g3_urgent_goes_in_at_the_next_tool(team: Team) -> None:
     team.role("worker", permissions={"allow": ["Bash(echo:*)"]})
     amy = team.run(prompt='[[hold h ; tool Bash {"command":"echo x"} ; hold i ; say done]]')

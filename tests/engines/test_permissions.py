@@ -96,6 +96,7 @@ def test_q4_an_answer_in_the_terminal_closes_the_approval(
     assert (ran.code, "#1 was decided before" in ran.err) == (5, True)
 
 
+@pytest.mark.storm
 def test_q4_a_refusal_reaches_the_model_with_its_reason(team: Team) -> None:
     amy = blocked(team)
     team.cli("deny", "1", "--reason", "herons are protected")
@@ -250,6 +251,7 @@ def headless(tmp_path: Path) -> Iterator[Headless]:
         yield Headless(pen, Claude(tmp_path, model))
 
 
+@pytest.mark.storm
 def test_s2_a_headless_run_waits_through_a_killed_hub(headless: Headless) -> None:
     pen, made = headless.pen, headless.claude.work / "made"
     with headless.spawn() as run:
@@ -268,6 +270,7 @@ def test_s2_a_headless_run_waits_through_a_killed_hub(headless: Headless) -> Non
     assert (result["is_error"], result["permission_denials"]) == (False, [])
 
 
+@pytest.mark.storm
 def test_q4_a_headless_run_is_refused_with_the_reason(headless: Headless) -> None:
     with headless.spawn() as run:
         run.send(user_line(touch("made")))

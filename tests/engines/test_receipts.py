@@ -188,7 +188,7 @@ STATES = [
 ]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
 def test_g2_each_arrives_once_as_it_was_sent(
     team: Team, state: Callable[[Team, Callable[[], None]], None]
@@ -212,6 +212,7 @@ def test_g2_killed_again_and_again_while_they_are_handed_over(team: Team) -> Non
     check(team, 180)
 
 
+@pytest.mark.storm
 def test_g3_urgent_and_interrupt_in_between(team: Team) -> None:
     team.role("worker", **ALLOW)
     amy = team.run(prompt='[[hold h ; tool Bash {"command":"touch go"} ; hold i ; say worked]]')

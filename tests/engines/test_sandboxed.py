@@ -53,6 +53,7 @@ def test_x4_in_a_terminal_walls_hide_what_is_not_its_own(team: Team, secret: Pat
     assert SECRET not in found
 
 
+@pytest.mark.storm
 def test_x4_in_a_terminal_there_are_no_walls_unless_the_role_says_so(
     team: Team, secret: Path
 ) -> None:

@@ -31,6 +31,7 @@ def test_s1_an_interrupt_fires_no_hook_and_is_seen(both: Team) -> None:
     both.claude.release("a")
 
 
+@pytest.mark.storm
 def test_s1_an_interrupted_tool_is_seen(team: Team) -> None:
     team.role("worker", permissions={"allow": ["Bash(tail:*)"]})
     (team.claude.work / "held").touch()  # what lies elsewhere it may ask for, whatever is allowed
@@ -97,6 +98,7 @@ def test_s1_a_killed_program_is_not_taken_at_the_word_of_its_file(team: Team) ->
     team.claude.release("a")
 
 
+@pytest.mark.storm
 def test_s3_compaction_is_seen(team: Team) -> None:
     amy = team.run(prompt="[[say something to compact]]")
     amy.wait_said("something to compact")
@@ -155,6 +157,7 @@ def test_s1_what_happened_while_the_hub_was_away_is_known_after(team: Team) -> N
     assert amy.explained()["decided_by"] == "engine state file"
 
 
+@pytest.mark.storm
 def test_s1_a_dialog_that_opened_while_the_hub_was_away_is_known_after(team: Team) -> None:
     amy = team.run(prompt='[[hold a ; tool Bash {"command":"touch made"} ; say done now]]')
     team.claude.wait_held("a")

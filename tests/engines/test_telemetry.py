@@ -329,6 +329,7 @@ def test_o3_an_agent_at_its_limit_is_parked_until_the_reset_and_goes_on_then(
     assert len(limited.claude.model.turns) == 2
 
 
+@pytest.mark.storm
 def test_o3_a_prompt_of_the_person_ends_the_wait(limited: Team) -> None:
     amy = limited.run()
     amy.submit("[[status 429 x1 ; say all is well]]")

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 CALLS = " ; ".join(f'tool Bash {{"command":"echo {word}"}}' for word in ("one", "two", "three"))
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("many", [2, pytest.param(10, marks=pytest.mark.storm)])
 def test_many_at_once_each_with_three_tool_calls(team: Team, many: int) -> None:
     names = [f"a{number}" for number in range(many)]

@@ -544,6 +544,7 @@ def test_k5_a_log_that_cannot_be_opened_leaves_nothing(factory: Factory, name: s
     wait_until(lambda: marked(factory.root) == {factory.pid})
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "line",
     [

@@ -634,6 +634,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("what", ANSWERS)
 def test_k2_only_the_last_active_clients_answer_reaches_the_program(
     factory: Factory, what: str
@@ -686,6 +687,7 @@ TYPED = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("what", TYPED)
 def test_k2_ordinary_typing_of_every_client_reaches_the_program(
     factory: Factory, what: str

@@ -145,6 +145,7 @@ def test_k2_modes_outlast_the_ring(feed: Feeds) -> None:
     assert re.fullmatch(rb"(\d{6} some text on a line\r\n)+", shown), "begins with a whole line"
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("what", MODES)
 def test_k2_each_mode_is_restored_while_it_is_on(feed: Feeds, what: str) -> None:
     on, off = MODES[what]
@@ -158,6 +159,7 @@ def test_k2_each_mode_is_restored_while_it_is_on(feed: Feeds, what: str) -> None
     assert b"\x1b" not in program.replay()
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("what", MODES)
 def test_k2_a_mode_is_noted_though_it_came_in_pieces(feed: Feeds, what: str) -> None:
     on, off = MODES[what]
@@ -223,7 +225,7 @@ def test_k2_a_terminal_that_is_shown_the_replay_is_in_the_programs_modes(
             assert query not in shown
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("what", QUERIES)
 def test_k2_a_question_is_in_the_live_output_and_in_no_replay(feed: Feeds, what: str) -> None:
     query = QUERIES[what]
@@ -245,6 +247,7 @@ def test_k2_a_question_that_is_cut_by_the_rings_start_is_not_asked_or_shown(feed
             assert re.fullmatch(rb"(\x1b\\)?[xy\n]*end\n", shown), (query, more, shown[:40])
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("sight", SIGHTS, ids=repr)
 def test_k2_what_is_no_question_is_replayed(feed: Feeds, sight: bytes) -> None:
     program = feed()
@@ -275,6 +278,7 @@ def test_k2_a_ring_without_any_line_break_is_still_shown(feed: Feeds) -> None:
     assert len(program.replay()) > 500
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "hostile",
     [

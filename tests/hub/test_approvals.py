@@ -198,6 +198,7 @@ def test_q4_nobody_answers_in_time(pen: Pen) -> None:
 # ── hubs that die ──
 
 
+@pytest.mark.storm
 def test_q4_a_killed_hub_finds_it_again_and_the_hook_comes_back(asking: Asking) -> None:
     pen, hook = asking.pen, asking.ask()
     for _ in range(3):
@@ -250,6 +251,7 @@ def test_s2_a_hub_that_comes_late_is_waited_for(pen: Pen) -> None:
     assert hook.decision() == ALLOW
 
 
+@pytest.mark.storm
 def test_q4_a_hub_that_stops_does_not_wait_for_hooks(asking: Asking) -> None:
     asking.pen.kill_hub()
     change_hub(asking.pen, "import bullpen.hub.main as main; main.LEAVE_SECONDS = 600")

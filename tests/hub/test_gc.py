@@ -274,6 +274,7 @@ def test_r8_sockets_of_the_dead_go_and_of_the_living_stay(home: Pen, repo: Path)
     assert home.connect("amy")
 
 
+@pytest.mark.storm
 def test_r8_agent_that_is_being_started_meanwhile_is_left_alone(home: Pen, repo: Path) -> None:
     """Starts and clean-ups of the same names, again and again: whoever runs at the end has its
     session and its worktree."""

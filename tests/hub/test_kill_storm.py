@@ -548,6 +548,7 @@ def test_k2_stopped_client_stalls_neither_the_program_nor_others(pen: Pen) -> No
             watcher.stdout.close()
 
 
+@pytest.mark.storm
 def test_b1_restarts_of_the_hub_fail_no_command(pen: Pen) -> None:
     pen.run(*counter(0.05), name="c0")
     storm = Storm(pen, 1)

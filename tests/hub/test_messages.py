@@ -244,6 +244,7 @@ def test_read_twice_at_the_same_time_it_is_read_once(pen: Pen) -> None:
 # ── sending ──
 
 
+@pytest.mark.storm
 def test_g2_the_hub_dies_when_it_has_kept_it_and_it_is_there_once(pen: Pen) -> None:
     pen.run(name="amy")
     pen.kill_hub()

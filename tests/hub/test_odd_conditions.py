@@ -106,6 +106,7 @@ def test_b3_end_on_a_full_disk_is_recorded_when_there_is_room(tmp_path: Path) ->
         assert kinds == ["agent.stopping", "agent.stopped"]
 
 
+@pytest.mark.storm
 def test_b1_read_only_home_is_named(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=8m") as disk, made_pen(disk / "h") as pen:
         pen.start()
@@ -196,6 +197,7 @@ def hook(pen: Pen, name: str, event: str, tool: str = "") -> None:
     assert answer.status == 200
 
 
+@pytest.mark.storm
 def test_b4_clock_that_is_set_back_changes_no_order_and_no_age(pen: Pen) -> None:
     offset = pen.root / "offset"
     offset.write_text("0")
@@ -671,6 +673,7 @@ def exercise(pen: Pen, repo: Path) -> None:
     pen.stop("last")
 
 
+@pytest.mark.storm
 def test_b1_hub_imports_everything_before_it_serves(pen: Pen, tmp_path: Path) -> None:
     repo, note = make_repo(tmp_path / "repo"), tmp_path / "imports"
     note.touch()
@@ -729,6 +732,7 @@ def test_s2_a_spool_without_one_good_line_does_not_hold_up_the_next(pen: Pen) ->
     wait_until(lambda: pen.state("amy") == "idle")
 
 
+@pytest.mark.storm
 def test_a_hub_imports_nothing_to_describe_its_api() -> None:
     """By then an upgrade may have removed it."""
     code = """

@@ -611,6 +611,7 @@ def test_p5_pod_stands_when_the_hub_is_killed_right_after(own_scene: Scene) -> N
     pen.kill_hub()
 
 
+@pytest.mark.storm
 def test_p5_work_of_members_that_ran_on_without_a_hub_is_kept() -> None:
     """They are stopped; what they have not committed stays, and the log says so."""
     with made_pen() as pen:
@@ -632,6 +633,7 @@ def test_p5_work_of_members_that_ran_on_without_a_hub_is_kept() -> None:
         assert work.read_text() == "hours of it\n"
 
 
+@pytest.mark.storm
 def test_p5_command_asks_the_next_hub_again(own_scene: Scene) -> None:
     pen, repo, _before, _shown = own_scene
     with deadly_hub(pen, f"{SESSIONS}:rewrite:1:after"):
@@ -656,6 +658,7 @@ def test_p5_repository_that_is_gone_does_not_keep_the_hub_from_starting() -> Non
         assert pen.events(kind="pod.failed")
 
 
+@pytest.mark.storm
 def test_p5_member_that_cannot_be_stopped_is_tried_again_by_the_next_hub() -> None:
     with made_pen() as pen:
         repo = make_repo(pen.root.parent / "repo")

@@ -945,7 +945,7 @@ def test_b3_kill_9_many_times_loses_nothing_that_was_acknowledged(path: Path) ->
     _kill_again_and_again(path, 40)
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 def test_b3_kill_9_while_the_database_is_made(path: Path) -> None:
     """At every file that is opened, linked or removed on the way; afterwards it opens."""
     code = """

@@ -108,6 +108,7 @@ def age_events(pen: Pen, kind: str, seconds: float) -> None:
     database.close()
 
 
+@pytest.mark.storm
 def test_w11_old_worktrees_of_ended_agents_go_daily_and_no_others(pen: Pen) -> None:
     repo = make_repo(pen.root.parent / "repo")
     settle_with(pen, "auto_cleanup_age: 1h")
@@ -147,6 +148,7 @@ def test_w11_old_worktrees_of_ended_agents_go_daily_and_no_others(pen: Pen) -> N
     assert not pen.agents()["old"]["running"]  # its session is there
 
 
+@pytest.mark.storm
 def test_w11_off_by_default(pen: Pen) -> None:
     repo = make_repo(pen.root.parent / "repo")
     agents(pen, repo, "old")
@@ -175,6 +177,7 @@ def test_w6_hub_start_rolls_back_what_a_killed_one_left_half_made(pen: Pen) -> N
     assert pen.state("amy").startswith("lost")
 
 
+@pytest.mark.storm
 def test_w7_copies_are_dropped_after_their_time_also_without_sessions(pen: Pen) -> None:
     """The repository is remembered as long as something is kept there."""
     repo = make_repo(pen.root.parent / "repo")
@@ -215,6 +218,7 @@ def test_b3_events_expire_after_a_month(pen: Pen) -> None:
     assert len(pen.events("amy", "agent.state")) == 1  # the last word on it
 
 
+@pytest.mark.storm
 def test_w15_pool_is_filled_again_after_an_agent_took_one(pen: Pen) -> None:
     repo = make_repo(pen.root.parent / "repo")
     settle_with(pen, "pool: 2")
@@ -239,6 +243,7 @@ def test_w15_pool_is_filled_at_the_start_of_a_hub(pen: Pen) -> None:
     wait_until(lambda: len(worktrees.list_ready(site)) == 1)
 
 
+@pytest.mark.storm
 def test_w11_repository_that_is_gone_is_logged_and_harms_nobody(pen: Pen) -> None:
     repo, gone = make_repo(pen.root.parent / "repo"), make_repo(pen.root.parent / "gone")
     agents(pen, repo, "amy")

@@ -492,6 +492,7 @@ def test_o2_a_pod_shares_its_budget_and_all_who_work_are_interrupted(pen: Pen) -
     assert [len(reached(pen, name)) for name in names] == [1, 1, 1]
 
 
+@pytest.mark.storm
 def test_o2_a_hub_that_dies_before_the_interrupt_leaves_it_to_the_next(pen: Pen) -> None:
     write_role(pen, "worker", INTERRUPTED, "budget: {tokens: 100}")
     with deadly_hub(pen, "bullpen.hub.budgets:Budgets._interrupt:1:before"):

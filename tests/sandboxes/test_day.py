@@ -139,6 +139,7 @@ def test_x2_a_version_manager_in_the_home_directory(place: Place) -> None:
     assert place.run(["python", "-c", "pass"], place.policy(), env=env).returncode != 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(not shutil.which("npm", path="/usr/bin"), reason="there is no npm")
 def test_x2_npm(place: Place) -> None:
     package = {"name": "x", "version": "1.0.0", "scripts": {"test": "node -e 'console.log(6*7)'"}}
@@ -263,6 +264,7 @@ def test_x2_an_ssh_agent_that_is_given_can_be_used(place: Place) -> None:
 # ── signals and terminals ────────────────────────────────────────────────────
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT", "USR1"])
 def test_x2_a_signal_to_the_group_lets_the_program_clean_up(place: Place, name: str) -> None:
     script = f"trap 'echo x >cleaned; exit 3' {name}; echo ready; while :; do sleep 0.05; done"

@@ -418,6 +418,7 @@ def test_x5_in_a_terminal_of_its_own_it_types_for_itself_alone(place: Place) -> 
 # ── limits ───────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.few(1)
 def test_x5_a_fork_bomb_is_held(place: Place) -> None:
     if place.uid == 0 and limits.find().pids is None:
         pytest.skip("there is no limit for root here, and doctor says so")

@@ -265,6 +265,7 @@ def test_t11_given_task_whose_hub_is_killed_is_done_once(crashing: Crashing, spe
     assert crashing.desk.moves(id) == ["queued", "working", "completed"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("window", WALLED)
 def test_t11_task_behind_walls_whose_hub_is_killed_is_done_once(
     crashing: Crashing, window: str
@@ -315,6 +316,7 @@ def test_t11_cancel_whose_hub_is_killed_happens(crashing: Crashing, spec: str) -
     assert found["output"] == f"at {name}"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("spec", CANCELLING_QUEUED.values(), ids=CANCELLING_QUEUED)
 def test_t11_cancel_in_the_queue_whose_hub_is_killed_happens(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -367,6 +369,7 @@ def test_t5_continued_task_whose_hub_is_killed_goes_on_once(crashing: Crashing, 
     crashing.assert_over(id, second, "completed", "start", "end")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("spec", CLOSING.values(), ids=CLOSING)
 def test_t5_ended_task_whose_hub_is_killed_is_over_once(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -411,7 +414,7 @@ def test_t13_command_whose_hub_is_killed_before_it_answers_is_done_once(
         crashing.insist(id, "end")
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("words", [("agent", "stop", "amy"), ("shutdown", "--agents")])
 def test_f3_command_whose_hub_is_killed_before_it_answers_has_stopped_the_agent(
     crashing: Crashing, words: tuple[str, ...]

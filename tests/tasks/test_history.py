@@ -23,6 +23,7 @@ def ids(found: dict[str, object]) -> list[str]:
     return [item["task_id"] for item in found["items"]]  # type: ignore[attr-defined]
 
 
+@pytest.mark.storm
 def test_t10_pages_filters_and_restarts(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     desk.agent("bob", walls=False)
@@ -137,6 +138,7 @@ def test_t10_a_checkout_in_a_workdir(desk: Desk) -> None:
     assert desk.pen.client().get("history", plain)["diff"] is None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("walls", [True, False])
 def test_t10_what_an_agent_does_to_its_repository_runs_nothing_and_holds_nothing_up(
     desk: Desk, walls: bool

@@ -596,6 +596,7 @@ def test_c2_a_stop_ends_a_drain(shared: Desk) -> None:
     assert shared.done(shared.give("fido", "[[say hi]]"))["output"] == "hi"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", ["shutdown", "stop"])
 def test_c2_of_tasks_given_while_it_leaves_none_is_lost(shared: Desk, way: str) -> None:
     """Acknowledged is done, or cancelled with the agent that is stopped: whoever came too late was
@@ -642,6 +643,7 @@ def test_c2_draining_outlives_the_hub(office: Desk, is_killed: bool) -> None:
         amy.at_port.state()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("force", [True, False])
 def test_c2_a_drain_that_ended_while_the_hub_was_away(office: Desk, force: bool) -> None:
     seat(office, "amy")

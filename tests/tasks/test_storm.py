@@ -392,7 +392,7 @@ class Reader:
             self.events.append((fields["event"], fields.get("id", ""), data))
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("how", ["restart", "kill"])
 def test_t8_hub_restarted_in_the_middle_of_tasks_loses_nothing(amy: Counting, how: str) -> None:
     amy.counter("bob", "bob")

@@ -123,6 +123,7 @@ def test_t8_goes_on_over_a_kill_of_the_hub_without_gap_or_repetition(desk: Desk)
     assert len(set(live.ids)) == len(live.ids)
 
 
+@pytest.mark.storm
 def test_t8_many_lines_and_several_who_watch(desk: Desk) -> None:
     desk.program(COUNTING)
     desk.agent("amy", walls=False)

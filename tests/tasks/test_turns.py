@@ -288,6 +288,7 @@ def test_t7_one_that_does_not_listen_is_killed(desk: Desk) -> None:
     assert found["duration_seconds"] > 10
 
 
+@pytest.mark.storm
 def test_t7_a_clock_that_is_set_ends_no_task_and_spares_none(desk: Desk) -> None:
     offset = desk.pen.root / "offset"
     offset.write_text("0")

@@ -148,6 +148,7 @@ def test_t1_a_project_says_where(desk: Desk) -> None:
     assert given["directory"] == str(own)
 
 
+@pytest.mark.storm
 def test_t1_directories_elsewhere_are_named_in_the_settings(desk: Desk, tmp_path: Path) -> None:
     place = tmp_path / "elsewhere" / "project"
     place.mkdir(parents=True)
@@ -212,6 +213,7 @@ def test_t12_without_the_lock_the_two_would_meet(desk: Desk) -> None:
     desk.done(one)
 
 
+@pytest.mark.storm
 def test_t12_a_task_that_waits_for_a_directory_can_be_cancelled(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     desk.agent("bob", walls=False)
@@ -247,6 +249,7 @@ bullpen.hub.main.main()
 """
 
 
+@pytest.mark.storm
 def test_t12_nobody_works_there_before_a_run_whose_driver_failed_has_ended(desk: Desk) -> None:
     desk.program("signal.signal(signal.SIGTERM, lambda *_: say('told to end'))\n" + WORKING)
     root = desk.pen.root.parent / "project"
@@ -331,6 +334,7 @@ def plant(place: Path, ran: Path) -> None:
     (place / "a.txt").write_text("other\n")
 
 
+@pytest.mark.storm
 def test_t10_git_is_not_asked_about_a_repository_that_an_agent_made(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     ran = desk.pen.root.parent / "ran"

@@ -46,6 +46,7 @@ def test_a1_a_program_looks_the_same_as_when_run_directly(
         assert tmux.ask(pair.attached, f"#{{{flag}}}") == "0", flag
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("argv", [["top", "-d", "600"], ["htop", "-d", "600"]])
 def test_a1_what_never_looks_the_same_twice_has_its_whole_screen_at_once(
     stage: Stage, tmux: Tmux, place: Path, argv: list[str]

@@ -96,7 +96,7 @@ def test_w13_of_many_creators_of_one_name_exactly_one_succeeds(site: Site) -> No
     assert_healthy(site)
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 def test_w13_plain_git_never_meets_a_half_made_worktree(site: Site, repo: Path) -> None:
     """An agent's own git commands look at all worktrees while others are being made.
 

@@ -125,8 +125,8 @@ def finish(site: Site) -> None:
 @pytest.mark.parametrize(
     ("pool", "every"),
     [
-        (0, 11),
-        (2, 17),
+        (0, 23),
+        (2, 41),
         pytest.param(0, 1, marks=pytest.mark.storm),
         pytest.param(2, 3, marks=pytest.mark.storm),
     ],
@@ -144,7 +144,7 @@ def test_w6_create_many_killed_before_effects(tmp_path: Path, pool: int, every: 
             break
         deaths += 1
         # What was taken back can be made again; by the same code, so not every time.
-        if (every > 10 or step % 5 == 1) and not (site.base / NAMES[0]).exists():
+        if (every > 20 or step % 5 == 1) and not (site.base / NAMES[0]).exists():
             worktrees.create_many(site, specs(tmp_path))
             assert_all_or_none(site, tmp_path)
         finish(site)
@@ -153,6 +153,7 @@ def test_w6_create_many_killed_before_effects(tmp_path: Path, pool: int, every: 
     assert deaths > 60 // every, "the crash must hit many different moments"
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_w6_create_many_killed_around_every_git(
@@ -209,7 +210,7 @@ def assert_removed_or_whole(site: Site, kind: str, head: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.storm)])
+@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.storm)])
 @pytest.mark.parametrize("kind", ["clean", "ahead", "dirty"])
 def test_w7_remove_killed_before_effects(tmp_path: Path, kind: str, every: int) -> None:
     deaths = 0
@@ -230,6 +231,7 @@ def test_w7_remove_killed_before_effects(tmp_path: Path, kind: str, every: int) 
     assert deaths > 20 // every
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("kind", ["clean", "dirty"])

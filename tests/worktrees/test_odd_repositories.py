@@ -170,6 +170,7 @@ def test_w4_inside_a_submodule(repo: Path, tmp_path: Path) -> None:
 # ── sparse checkouts ─────────────────────────────────────────────────────────
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "how", ["--cone wanted", "--no-cone /* !/unwanted/", "--cone --sparse-index wanted"]
 )
@@ -209,6 +210,7 @@ def test_w7_sparse_worktree_is_saved_whole(site: Site, repo: Path) -> None:
 # ── names ────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     "name",
     [
