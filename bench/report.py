@@ -1,7 +1,7 @@
 """Prints the table while it is measured, and what it comes to."""
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TextIO
@@ -21,8 +21,14 @@ class Report:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def measure(sections: Iterable[Section], short: bool, out: TextIO) -> Report:
-    """Each row is printed the moment it is there. A section that fails does not stop the rest."""
+def measure(
+    sections: Iterable[Section],
+    short: bool,
+    out: TextIO,
+    between: Callable[[], object] = lambda: None,
+) -> Report:
+    """Each row is printed the moment it is there. A section that fails does not stop the rest.
+    `between` is called after each section."""
     report = Report()
     _print(out, f"{'row':4} {'what':{WHAT}} {'ours':>9} {'beside':>9} {'ratio':>8} {'goal':>8}")
     for section in sections:
@@ -39,6 +45,7 @@ def measure(sections: Iterable[Section], short: bool, out: TextIO) -> Report:
             report.failed[section.name] = f"{type(error).__name__}: {error}"
             _print(out, f"{section.numbers[0]:4} {section.name}: FAILED")
             _print(out, "".join(traceback.format_exception(error)).rstrip())
+        between()
     _summarize(report, out)
     if short:
         _print(out, "a short run: it shows that each row can be measured, not how good it is")
