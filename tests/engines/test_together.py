@@ -37,9 +37,9 @@ def test_many_at_once_each_with_three_tool_calls(team: Team, many: int) -> None:
     def counted() -> bool:
         rows = team.pen.client().get("usage", by="agent")["rows"]
         used = {row["name"]: row["used"] for row in rows}
-        names = ("input", "output", "requests", "tool_calls")
+        fields = ("input", "output", "requests", "tool_calls")
         return set(used) == set(names) and all(
-            tuple(each[name] for name in names) == wanted and each["usd"] > 0
+            tuple(each[field] for field in fields) == wanted and each["usd"] > 0
             for each in used.values()
         )
 
