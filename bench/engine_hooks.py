@@ -14,7 +14,7 @@ from tests.engines.fake_anthropic import FakeAnthropic
 
 import bullpen
 from bench.hubs import hub_file, hub_home, run
-from bench.table import Row, Skipped, interleaved, timed
+from bench.table import NOISE_SECONDS, Row, Skipped, interleaved, timed
 from bullpen.client.hook_line import hook_line
 from bullpen.engines.claude.settings import make_settings
 from bullpen.model.role import Role
@@ -54,7 +54,7 @@ def rows(short: bool) -> Iterator[Row]:
             lambda: timed(lambda: _turn(claude, own, calls)),
             lambda: timed(lambda: _turn(claude, _as_commands(own), calls)),
         )
-    each = [max(0.0, seconds - none) / calls for seconds in (http, command)]
+    each = [max(seconds - none, NOISE_SECONDS) / calls for seconds in (http, command)]
     yield Row("h", "hooks of a tool call, HTTP, against commands", each[0], each[1], 0.5)
 
 

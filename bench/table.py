@@ -17,6 +17,7 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"
 BULLPEN = str(Path(sys.executable).with_name("bullpen"))
 BARE = [os.path.realpath(sys.executable), "-S", "-E", "-c", "pass"]
 WAIT_SECONDS = 60.0
+NOISE_SECONDS = 1e-4  # a difference of two times that is less, or negative, is noise
 
 
 class Skipped(Exception):
