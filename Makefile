@@ -27,7 +27,7 @@ check: setup
 	$(PY) -m pytest -n 2 -m "not slow and not storm" $(PYTEST_FLAGS)
 
 test: check
-	$(PY) -m pytest -n 4 --dist worksteal -m "slow and not storm" --durations=10 $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 5 --dist worksteal -m "slow and not storm" --durations=10 $(PYTEST_FLAGS)
 
 storm: setup
 	$(PY) -m pytest -n 4 --dist worksteal -m storm --durations=10 $(PYTEST_FLAGS)

@@ -770,6 +770,7 @@ def run_real(name: str, words: list[str], directory: Path, env: dict[str, str]) 
     return {value for value in Refusing.seen if value}
 
 
+@pytest.mark.storm
 def test_e2_real_claude_shows_its_login_and_nothing_before(pen: Home, tmp_path: Path) -> None:
     terminal = AtTerminal(
         *("auth", "claude"),
@@ -794,7 +795,7 @@ def test_e2_real_claude_shows_its_login_and_nothing_before(pen: Home, tmp_path: 
     assert "nobody is logged in there" in terminal.text
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", [(), ("ANTHROPIC_AUTH_TOKEN",)])
 @pytest.mark.parametrize(
@@ -831,6 +832,7 @@ def test_f4_real_claude_takes_the_login_that_we_name(
         assert (login.kind, seen) == ("home", {"value-file"})
 
 
+@pytest.mark.storm
 def test_f4_real_codex_takes_the_key_from_what_we_give_it(
     pen: Home, tmp_path: Path, refusing: str
 ) -> None:

@@ -232,6 +232,7 @@ def test_f3_everything_leaves_in_order(pen: Pen, sample: Sample) -> None:
     assert pen.processes() == {}  # no hub was started to stop nobody
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("word", "left"),
     [("--agents", {"hub", "sam"}), ("--directors", {"hub", "amy"})],

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,17 @@ TESTS = Path(__file__).parent
 PACKAGE = TESTS.name
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imported(path: Path) -> set[str]:
     """The modules that a file imports, as far as they may be ours; `from a import b` gives
     both `a` and `a.b`, since `b` may be a module."""
     package = (PACKAGE, *path.relative_to(TESTS).parts[:-1])
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -95,7 +101,7 @@ def numbers(storm: bool) -> set[str]:
     """Of the requirements whose tests run in `make storm` alone, or also elsewhere."""
     found: set[str] = set()
     for path in TESTS.rglob("test_*.py"):
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
                 if ("pytest.mark.storm" in decorators) == storm:

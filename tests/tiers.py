@@ -2,11 +2,23 @@
 
 `@pytest.mark.few(3)`: of the cases of this test three, evenly spread, run in `make test`; the
 others are marked `storm`.
+
+A module that is slow as a whole is not even loaded for `make check`: that would be half its time.
 """
 
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
+
+QUICK = "not slow and not storm"  # as in the Makefile
+ALL_SLOW = "\npytestmark = pytest.mark.slow\n"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if config.option.markexpr != QUICK or collection_path.suffix != ".py":
+        return None
+    return True if ALL_SLOW in collection_path.read_text() else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -90,8 +90,7 @@ def files_of(place: Path) -> set[Path]:
     return {path for path in found if path.suffix != ".pyc"}
 
 
-@pytest.mark.few(1)
-@pytest.mark.slow
+@pytest.mark.storm
 @pytest.mark.parametrize("before", ["nothing", "generated"])
 def test_wheel_installs_over_what_was_there_and_leaves(place: Path, before: str) -> None:
     source = place / "source"

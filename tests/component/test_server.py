@@ -241,6 +241,7 @@ def test_c2_an_idle_one_leaves(sample: Sample) -> None:
     assert sample.wait_until_gone() == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("body", [None, b"", b"{}", b"  "], ids=repr)
 def test_c2_a_working_one_refuses_an_empty_body(sample: Sample, body: bytes | None) -> None:
     sample.ask("POST", "/begin")
@@ -293,7 +294,7 @@ def test_c2_a_later_word_counts(sample: Sample) -> None:
     assert sample.wait_until_gone() == 0
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "body",
     [
@@ -388,6 +389,7 @@ def test_t9_errors_of_all_sorts_have_one_format(sample: Sample) -> None:
     assert sample.status()["state"] == "idle"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "headers",
     [

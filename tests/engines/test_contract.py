@@ -458,6 +458,7 @@ named = st.builds(
 often = settings(max_examples=80)
 
 
+@pytest.mark.few(2)
 @every
 @given(hook=named, at=st.floats(0, 1e10))
 @often
@@ -471,6 +472,7 @@ def test_no_hook_is_too_strange_to_be_observed(
         assert told.source.startswith("hook ")
 
 
+@pytest.mark.few(2)
 @every
 @given(hook=named)
 @often

@@ -519,6 +519,7 @@ def test_requests_are_recorded(real: Claude, anthropic: FakeAnthropic) -> None:
     assert (usage["input_tokens"], usage["output_tokens"]) == anthropic.usage
 
 
+@pytest.mark.storm
 def test_a_compaction_is_no_turn(real: Claude, anthropic: FakeAnthropic) -> None:
     with real.start(*MANUAL) as terminal:
         terminal.wait_ready()
@@ -596,6 +597,7 @@ def test_nothing_but_loopback_is_contacted(
     assert contacted(traced) == {"127.0.0.1"}
 
 
+@pytest.mark.storm
 def test_nothing_but_loopback_is_contacted_from_a_terminal(real: Claude, traced: Path) -> None:
     real.under = strace(traced)
     with real.start(*MANUAL) as terminal:

@@ -181,6 +181,7 @@ def test_t8_usage_is_told_as_it_happens_once_for_each_answer(runs: Runs) -> None
     assert (outcome.input_tokens, outcome.output_tokens) == (200, 20)
 
 
+@pytest.mark.storm
 def test_t1_a_run_reads_a_file_to_its_end_and_waits_for_hooks_all_the_same(
     runs: Runs, tmp_path: Path
 ) -> None:
@@ -268,7 +269,7 @@ def test_t9_an_error_of_the_api_is_a_failure_although_it_says_success(
     assert outcome.text == ""
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("prompt", "env", "is_retryable"),
     [

@@ -17,6 +17,7 @@ def seen(team: Team) -> str:
     return json.dumps(team.claude.model.turns[-1].body["messages"], ensure_ascii=False)
 
 
+@pytest.mark.storm
 def test_g3_an_idle_agent_gets_it_at_once(team: Team) -> None:
     amy = team.run()
     amy.wait("idle")
@@ -99,6 +100,7 @@ def test_g3_typed_into_the_dialog_it_would_have_answered_it(team: Team) -> None:
     wait_until(typed)
 
 
+@pytest.mark.storm
 def test_g3_half_a_line_is_not_lost(team: Team) -> None:
     amy = team.run()
     amy.wait_ready()

@@ -349,7 +349,7 @@ def test_q2_what_the_reviewer_denies_does_not(judged: Team) -> None:
     assert "herons are protected" in json.dumps(judged.claude.model.turns[-1].body["messages"])
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize(
     "script",
     [
@@ -370,6 +370,7 @@ def test_q2_no_odd_answer_of_the_real_program_allows(judged: Team, script: str) 
     assert not (judged.claude.work / "made").exists()
 
 
+@pytest.mark.storm
 def test_q2_a_call_that_instructs_the_reviewer_is_data(judged: Team) -> None:
     """The model does what it reads between [[ and ]]; and a file that the call names does not
     come in beside it."""

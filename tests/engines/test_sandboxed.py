@@ -60,6 +60,7 @@ def test_x4_in_a_terminal_there_are_no_walls_unless_the_role_says_so(
     assert SECRET in looked(team, secret)
 
 
+@pytest.mark.storm
 def test_x2_hooks_states_and_messages_pass_through_the_walls(team: Team) -> None:
     team.role("worker", sandbox={"enabled": True}, permissions={"allow": ["Bash"]})
     amy = team.run("worker")
@@ -109,6 +110,7 @@ def test_x2_without_network_model_and_hub_are_reached_all_the_same(team: Team) -
     amy.wait_said("still here")
 
 
+@pytest.mark.storm
 def test_x2_a_task_without_network(real: Desk) -> None:
     real.agent("amy", role={"sandbox": {"allow_network": False}})
     task = real.give("amy", bash("cat </dev/tcp/127.0.0.1/1 || echo closed", "done"))

@@ -70,6 +70,7 @@ def test_s1_a_failure_of_the_api_ends_the_turn(team: Team, status: int) -> None:
     assert "Stop" not in amy.hooks()
 
 
+@pytest.mark.storm
 def test_s1_a_queued_prompt_is_announced_early_and_worked_on_later(team: Team) -> None:
     amy = team.run(prompt="[[hold one ; say first]]")
     team.claude.wait_held("one")
@@ -109,6 +110,7 @@ def test_s3_compaction_is_seen(team: Team) -> None:
     assert {"state": "working", "tool": "", "doing": "compacting", "until": None} in states
 
 
+@pytest.mark.storm
 def test_s3_a_question_to_the_person_is_a_block(team: Team) -> None:
     question = {
         "questions": [
@@ -145,6 +147,7 @@ def test_s3_a_question_to_the_person_is_a_block(team: Team) -> None:
     wait_until(lambda: waiting() == [])
 
 
+@pytest.mark.storm
 def test_s1_what_happened_while_the_hub_was_away_is_known_after(team: Team) -> None:
     amy = team.run(prompt="[[hold a ; say all alone]]")
     team.claude.wait_held("a")

@@ -485,7 +485,7 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
 }
 
 
-@pytest.mark.few(15)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("what", SPOILT)
 def test_k5_a_start_that_fails_says_why_and_leaves_nothing(factory: Factory, what: str) -> None:
     spoil, kinds = SPOILT[what]

@@ -425,6 +425,7 @@ def test_k2_a_dropped_client_still_gets_its_answers_and_the_end(factory: Factory
     assert {frame.type for frame in slow.seen[after:]} == {"E"}
 
 
+@pytest.mark.storm
 def test_k2_slow_clients_that_leave_abruptly_do_no_harm(factory: Factory) -> None:
     data = noise(30_000_000)
     holder = factory.hold(python(PRINT_FILE, file_of(factory, data)))

@@ -136,6 +136,7 @@ def test_q4_what_is_not_shown_is_counted(asking: Asking) -> None:
     assert (len(found["text"]), found["more"]) == (10_000, 10_017)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("number", ["0", "-1", "x", "1e3", "#", "7" * 30])
 def test_q4_what_is_no_number_is_refused(asking: Asking, number: str) -> None:
     assert asking.pen.cli("approve", "--", number).code == 2
@@ -281,7 +282,7 @@ def test_q2_all_ways_to_ask_are_the_same(asking: Asking, way: str) -> None:
     assert hook.decision() == ALLOW
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "body", [b"", b"\xff\xfe", b"[1]", b"{", b'{"tool_name": 7}', b'{"a": 1}'], ids=repr

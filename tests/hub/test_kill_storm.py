@@ -226,6 +226,7 @@ def test_b1_hub_told_to_stop_takes_a_start_under_way_back(pen: Pen, tmp_path: Pa
     assert_sound(pen)
 
 
+@pytest.mark.storm
 def test_b1_hub_told_to_stop_does_not_wait_for_an_endless_set_up(pen: Pen, tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo")
     note = tmp_path / "at"

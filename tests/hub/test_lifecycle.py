@@ -90,6 +90,7 @@ def test_b1_no_hub_is_started_inside_an_agent(pen: Pen) -> None:
     assert pen.hub_pids() == set()
 
 
+@pytest.mark.storm
 def test_b1_taken_port_fails_the_start_and_names_who_has_it(pen: Pen) -> None:
     pen.run(name="stays")
     pen.cli("hub", "stop")

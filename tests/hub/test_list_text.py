@@ -122,7 +122,7 @@ RED, BLUE = ["red", "ann"], ["blue", "ben", "cleo"]
 EVERYBODY = ["dot", *BLUE, *RED]
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("words", "own", "shown"),
     [

@@ -233,6 +233,7 @@ def test_b4_clock_that_is_set_back_changes_no_order_and_no_age(pen: Pen) -> None
 # ── paths ──
 
 
+@pytest.mark.storm
 def test_h5_home_with_a_long_path(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     with made_pen(deep) as pen:
@@ -470,6 +471,7 @@ def test_b3_removed_database_costs_the_history_and_nothing_else(pen: Pen) -> Non
     assert len(pen.events("ended", "agent.stopped")) == 1
 
 
+@pytest.mark.storm
 def test_b3_damaged_database_is_named_and_not_touched(pen: Pen) -> None:
     pen.run(name="runs")
     program = pen.program("runs")

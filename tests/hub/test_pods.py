@@ -419,6 +419,7 @@ def test_p5_launch_goes_on_when_its_caller_leaves(home: Pen, repo: Path) -> None
     gate.unlink()
 
 
+@pytest.mark.storm
 def test_p5_hub_that_is_stopped_meanwhile_leaves_it_to_the_next(home: Pen, repo: Path) -> None:
     """Neither of them waits for a set-up that takes its time."""
     gate = home.root / "gate"
@@ -563,7 +564,7 @@ def scene() -> Iterator[Scene]:
         yield made
 
 
-@pytest.mark.parametrize("step", quick(LAUNCH_STEPS, "_make_trees:1:after", "hold:4:after"))
+@pytest.mark.parametrize("step", quick(LAUNCH_STEPS, "hold:4:after"))
 def test_p5_hub_killed_while_it_launches_takes_everything_back(scene: Scene, step: str) -> None:
     killed_and_back(scene, "four", step)
 
@@ -595,6 +596,7 @@ def own_scene() -> Iterator[Scene]:
         yield made
 
 
+@pytest.mark.storm
 def test_p5_pod_stands_when_the_hub_is_killed_right_after(own_scene: Scene) -> None:
     pen, repo, _before, _shown = own_scene
     with deadly_hub(pen, f"{INTENT}:forget_aside:1:before"):

@@ -262,7 +262,7 @@ def able(place: Place, target: dict[str, Any]) -> list[Attack]:
     ]
 
 
-@pytest.mark.few(22)
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_x5_each_attempt_works_without_the_lines_that_stop_it_and_is_blocked_with_them(
     place: Place, name: str

@@ -233,6 +233,7 @@ def test_t9_too_large(side: Side) -> None:
     refused(side.ask("POST", "/task", body), 413, "too_large", again=False)
 
 
+@pytest.mark.few(1)
 def test_t9_a_call_that_waits_tells_the_failure(side: Side) -> None:
     """In the words of the engine: 401 is for ever, 500 perhaps not, 429 later."""
     tried = "/task?wait_seconds=55"

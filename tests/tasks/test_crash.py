@@ -252,7 +252,7 @@ def fresh() -> str:
     return f"n-{uuid.uuid4().hex[:8]}"
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("spec", GIVING.values(), ids=GIVING)
 def test_t11_given_task_whose_hub_is_killed_is_done_once(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -292,7 +292,7 @@ def test_t10_history_whose_hub_is_killed_keeps_no_files_of_what_it_forgot(
     assert kept == {item["task_id"] for item in items}
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("spec", OFFERING.values(), ids=OFFERING)
 def test_t11_offered_task_whose_hub_is_killed_is_done_once(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -304,7 +304,7 @@ def test_t11_offered_task_whose_hub_is_killed_is_done_once(crashing: Crashing, s
     assert found["agent"] == "amy"
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("spec", CANCELLING.values(), ids=CANCELLING)
 def test_t11_cancel_whose_hub_is_killed_happens(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -328,7 +328,7 @@ def test_t11_cancel_in_the_queue_whose_hub_is_killed_happens(crashing: Crashing,
     crashing.assert_over(id, name, "cancelled")
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("spec", TIMING_OUT.values(), ids=TIMING_OUT)
 def test_t7_time_out_whose_hub_is_killed_is_one(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -506,7 +506,7 @@ def test_t1_a_task_given_when_the_last_is_over_waits_until_that_has_let_go(
         crashing.assert_over(given.result(30), second, "completed", "start", "end")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("spec", RETRYING.values(), ids=RETRYING)
 def test_t11_lost_run_whose_hub_is_killed_too_is_tried_again_once(
     crashing: Crashing, spec: str
@@ -523,6 +523,7 @@ def test_t11_lost_run_whose_hub_is_killed_too_is_tried_again_once(
     assert [run["fault"] for run in found["runs"]] == ["lost", ""]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("spec", TELLING.values(), ids=TELLING)
 def test_t6_message_in_front_of_a_prompt_is_not_lost_with_the_hub(
     crashing: Crashing, spec: str

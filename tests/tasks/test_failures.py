@@ -39,7 +39,7 @@ def holder_of(desk: Desk, task: str, number: int = 1) -> dict[str, Any]:
 # ── the model's API ──
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize(
     ("status", "kind", "runs"),
     [
@@ -292,6 +292,7 @@ def test_output_of_many_megabytes_and_lines_without_end(desk: Desk) -> None:
     assert int(peak.split()[1]) < 700_000, peak
 
 
+@pytest.mark.storm
 def test_a_program_that_does_not_end_after_its_result_is_ended(desk: Desk) -> None:
     desk.program("result('said')\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)\n")
     desk.agent("amy", walls=False)

@@ -59,6 +59,7 @@ def test_t10_pages_filters_and_restarts(desk: Desk) -> None:
     assert desk.ask("GET", "/task/t-000000000000")[0] == 404
 
 
+@pytest.mark.storm
 def test_t10_only_the_last_are_kept_files_included(desk: Desk) -> None:
     desk.agent("amy", walls=False, history_limit=3)
     desk.agent("bob", walls=False)

@@ -67,6 +67,7 @@ def test_a_message_to_one_that_works_waits_and_is_not_typed(desk: Desk) -> None:
     wait_until(lambda: delivered(desk) == [id])
 
 
+@pytest.mark.storm
 def test_a_message_that_was_told_while_the_hub_was_away_is_not_told_again(real: Desk) -> None:
     """The hook that shows it finds nobody; the transcript shows it."""
     desk = real

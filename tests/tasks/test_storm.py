@@ -230,6 +230,7 @@ def test_t11_killed_holder_is_lost_and_tried_again(either: Counting) -> None:
     either.assert_tidy()
 
 
+@pytest.mark.few(1)
 def test_t11_hub_and_holder_killed_together_is_tried_again(either: Counting) -> None:
     id = given(either, "n1")
     either.pen.kill_hub()

@@ -71,6 +71,7 @@ def test_t3_one_that_does_not_listen_is_killed_after_ten_seconds(desk: Desk) -> 
     assert not alive(program)
 
 
+@pytest.mark.storm
 def test_t3_cancel_holds_over_a_kill_of_the_hub(desk: Desk) -> None:
     desk.program(STUBBORN)
     desk.agent("amy", walls=False)
@@ -141,6 +142,7 @@ def test_t5_a_task_that_works_takes_no_further_turn(desk: Desk) -> None:
     assert desk.cancel(task)["state"] == "cancelled"
 
 
+@pytest.mark.storm
 def test_t5_rest_survives_the_hub_and_ends_after_its_time(desk: Desk) -> None:
     desk.agent("amy", walls=False, keep_open=True, open_timeout="10s")
     task = desk.give("amy", "[[say one]]")
@@ -276,6 +278,7 @@ while True:
     assert desk.moves(task).count("failed") == 1
 
 
+@pytest.mark.storm
 def test_t7_one_that_does_not_listen_is_killed(desk: Desk) -> None:
     desk.program(STUBBORN)
     desk.agent("amy")

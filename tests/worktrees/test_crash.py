@@ -153,8 +153,7 @@ def test_w6_create_many_killed_before_effects(tmp_path: Path, pool: int, every: 
     assert deaths > 60 // every, "the crash must hit many different moments"
 
 
-@pytest.mark.few(1)
-@pytest.mark.slow
+@pytest.mark.storm
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_w6_create_many_killed_around_every_git(
     tmp_path: Path, moment: str, deadly_git: Callable[..., bool]

@@ -358,7 +358,7 @@ def test_w4_hooks_never_run(site: Site, repo: Path, tmp_path: Path, where: str) 
     assert done.returncode and (tmp_path / "ran").exists()  # the person's own hooks still do
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "setting",
     [
