@@ -328,6 +328,38 @@ def test_q4_another_hub_closes_those_that_were_decided_while_none_was_there(
     run(main)
 
 
+def test_q4_another_hub_looks_again_when_a_hook_has_not_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At first it may still come, and is the proof that somebody has to answer."""
+    monkeypatch.setattr(approvals, "BACK_SECONDS", 0.5)
+
+    async def main(parts: Parts) -> None:
+        amy = parts.put("amy", Working())
+        ask(parts, amy)
+        await asked(parts)
+        parts.store.on_commit = None
+        await parts.tell("amy", Idle())
+        amy.view = amy.view.model_copy(update={"filed": Working(), "filed_at": 0.0})
+        another = Approvals(parts.supervisor)
+        await another.load()
+        await until(lambda: another.waiting() == [])
+
+    run(main)
+
+
+def test_q4_one_that_a_hook_waits_for_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approvals, "KEPT", 0)
+
+    async def main(parts: Parts) -> None:
+        asking = ask(parts, parts.put(state=Working()))
+        (one,) = await asked(parts)
+        await parts.hub.permissions.approvals.answer(one.id, "allow")
+        assert behaviour(await asking) == "allow"
+
+    run(main)
+
+
 def test_q4_of_those_that_ended_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approvals, "KEPT", 2)
 
