@@ -447,13 +447,18 @@ def component(home_id: str, user: int | None = None) -> Iterator[int]:
         def log_message(self, *words: object) -> None:
             pass
 
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Serve, bind_and_activate=False)
     if user is not None:
-        os.seteuid(user)  # a socket is of the user who made it
-    try:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Serve)
-    finally:
-        if user is not None:
+        # A socket is of the user who made it. As that user nothing else is done: what Python
+        # cannot import then because it may not read it, it takes for missing ever after.
+        server.socket.close()
+        os.seteuid(user)
+        try:
+            server.socket = socket.socket()
+        finally:
             os.seteuid(0)
+    server.server_bind()
+    server.server_activate()
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield server.server_port
     server.shutdown()
