@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: make demo, make test.
-.PHONY: demo test storm check bench lock setup
+.PHONY: demo test storm check bench picture web-pictures lock setup
 VENV := .venv
 # Tests are rewritten when they are loaded, by every process of a run, unless that is kept.
 export PYTHONDONTWRITEBYTECODE =
@@ -7,12 +7,19 @@ PY := $(VENV)/bin/python
 # For example -k NAME, or --shuffle SEED.
 PYTEST_FLAGS ?=
 
-setup: $(VENV)/.ready-for-test
+FRONTEND := src/bullpen/web/frontend
+PAGE := src/bullpen/web/static/index.html
+
+setup: $(VENV)/.ready-for-test $(PAGE)
+
+# The page that `bullpen web` serves, anew when a source of it has changed.
+$(PAGE): $(shell find $(FRONTEND) -path $(FRONTEND)/node_modules -prune -o -type f -print)
+	@./scripts/page
 
 $(VENV)/.ready-for-demo: requirements/run.txt pyproject.toml scripts/setup
 	@./scripts/setup $(VENV) demo
 
-$(VENV)/.ready-for-test: requirements/dev.txt pyproject.toml scripts/setup
+$(VENV)/.ready-for-test: requirements/dev.txt pyproject.toml scripts/setup tests/forge/description/subset.py
 	@./scripts/setup $(VENV) test
 
 demo: $(VENV)/.ready-for-demo
@@ -21,19 +28,27 @@ demo: $(VENV)/.ready-for-demo
 check: setup
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(PY) -m compileall -q src tests
+	$(VENV)/bin/mypy & types=$$!; $(PY) -m compileall -q src tests && $(PY) -m tests.rewritten --quick && wait $$types
 	$(PY) -m pytest -n 2 -m "not slow and not storm" $(PYTEST_FLAGS)
 
 test: check
+	$(PY) -m tests.rewritten
 	$(PY) -m pytest -n 5 --dist worksteal -m "slow and not storm" --durations=10 $(PYTEST_FLAGS)
 
 storm: setup
 	$(PY) -m pytest -n 4 --dist worksteal -m storm --durations=10 $(PYTEST_FLAGS)
 
 bench: setup
-	$(PY) -m bench
+	$(PY) -m bench --write
+
+# docs/picture.svg, from a session that is played anew.
+picture: setup
+	$(PY) scripts/picture
+
+# docs/web-*.png, from a scene that is played anew.
+web-pictures: setup
+	$(PY) scripts/web-pictures
 
 COMPILE := $(VENV)/bin/pip-compile -q --allow-unsafe --generate-hashes --strip-extras --no-header \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host

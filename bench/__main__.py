@@ -8,21 +8,26 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
+from bench import results
+from bench.deadline import deadline
 from bench.processes import adopt_orphans, end_descendants
-from bench.report import measure
+from bench.report import Report, measure
 from bench.sections import SECTIONS, choose
 from bench.table import MEMORY, PREFIX
 
 INTERRUPTED = 130
+SECTION_SECONDS = 900.0  # the longest takes two minutes, and 80,000 files or a peer five
 
 
 def main(words: list[str]) -> int:
     """Exit code: 1 if a section failed. A goal that is missed is said, and is no failure."""
     there_is = "\n".join(
-        f"  {' '.join(section.numbers):6} {section.name}{' (--full)' * section.only_full}"
+        f"  {' '.join(section.numbers):6} {section.name}"
+        f"{f' (--{section.only_with})' if section.only_with else ''}"
         for section in SECTIONS
     )
     parser = argparse.ArgumentParser(
@@ -39,19 +44,44 @@ def main(words: list[str]) -> int:
         "--short", action="store_true", help="one small round of each: does it still run?"
     )
     length.add_argument("--full", action="store_true", help="also a repository of 80,000 files")
+    parser.add_argument(
+        "--peers",
+        action="store_true",
+        help="also another orchestrator, installed for it, for rows 10 to 14",
+    )
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="keep what comes out in benchmarks/RESULTS.md and docs/growth.md",
+    )
     given = parser.parse_args(words)
+    if given.write and (given.row or given.short):
+        parser.error("--write is for a whole run: no ROW and no --short beside it")
     try:
-        sections = choose(given.row, given.full)
+        options = [option for option in ("full", "peers") if getattr(given, option)]
+        sections = choose(given.row, options)
     except LookupError as error:
         parser.error(f"no row or section {error.args[0]!r}; there are\n{there_is}")
     try:
         with _alone():
-            # What a section left, also dead and not reaped, would slow down the next one.
-            report = measure(sections, given.short, sys.stdout, between=end_descendants)
+            report = measure(
+                sections,
+                given.short,
+                sys.stdout,
+                between=partial(_between, given.write),
+                limit=partial(deadline, SECTION_SECONDS),
+            )
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
     return 1 if report.failed else 0
+
+
+def _between(is_kept: bool, report: Report) -> None:
+    # What a section left, also dead and not reaped, would slow down the next one.
+    end_descendants()
+    if is_kept:
+        results.write(report)
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from tests.engines.fake_anthropic import FakeAnthropic
 import bullpen
 from bench.hubs import hub_file, hub_home, run
 from bench.table import NOISE_SECONDS, Row, Skipped, interleaved, timed
-from bullpen.client.hook_line import hook_line
 from bullpen.engines.claude.settings import make_settings
+from bullpen.hot.hook_line import hook_line
 from bullpen.model.role import Role
 
 # Of a pair of events per call: what a command would have to be started for.
@@ -29,7 +29,7 @@ def rows(short: bool) -> Iterator[Row]:
         program("claude")
     except pytest.skip.Exception as why:
         raise Skipped(str(why)) from None
-    calls, rounds = (1, 1) if short else (40, 5)
+    calls, rounds = (1, 1) if short else (40, 3)
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place,
         FakeAnthropic() as model,

@@ -23,8 +23,8 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from bench.table import NOISE_SECONDS, Row, interleaved, wait_until
-from bullpen.hub.feed import Feed
-from bullpen.hub.store import Store
+from bullpen.hub.store.feed import Feed
+from bullpen.hub.store.store import Store
 from bullpen.model.event import Event, to_json
 
 EVENTS_PER_SECOND = 1000
@@ -101,6 +101,9 @@ def _serve(kind: str, path: str, clients: int, seconds: int) -> None:
             count = EVENTS_PER_SECOND * seconds
             spent = await _make_events(source, EVENTS_PER_SECOND, count)
             print(max(spent - alone * seconds, NOISE_SECONDS), flush=True)
+            while source.is_behind:  # on a busy machine clients read later
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # what was given to them last is sent
             source.end()
             server.should_exit = True
 
@@ -140,12 +143,19 @@ class Ours:
     def publish(self, event: Event) -> None:
         self.feed.publish([event])
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether a client has not been given everything."""
+        return any(reader.position < self.feed.last for reader in self.feed._readers)
+
     def end(self) -> None:
         self.feed.close()
 
 
 class Plain:
     """As one writes it first: a queue and an encoding for each client."""
+
+    is_behind = False  # its end comes after everything else
 
     def __init__(self) -> None:
         self.queues: list[asyncio.Queue[Event | None]] = []

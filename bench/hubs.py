@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.table import BULLPEN
-from bullpen.client.hub import HubClient
-from bullpen.paths import Home
+from bullpen.client import Hub, agents
+from bullpen.client.shell import Shell
+from bullpen.home.paths import Home
 
 # Takes a message as a line, and says which one it heard.
 LISTENER = 'while read -r line; do echo "HEARD ${line##* }"; done'
@@ -53,13 +54,9 @@ def launch(home: Home, count: int, at_once: int) -> None:
     """Start that many agents through the API, as `run` does."""
 
     def start(number: int) -> None:
-        body = {
-            "cwd": "/",
-            "env": {"PATH": os.environ["PATH"]},
-            "name": f"agent-{number}",
-            "words": ["sleep", "infinity"],
-        }
-        HubClient(home).post("agents", body=body)
+        shell = Shell(cwd="/", env={"PATH": os.environ["PATH"]})
+        words = ("sleep", "infinity")
+        Hub(home).do(agents.start_agent(shell, name=f"agent-{number}", words=words).unchecked())
 
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(start, range(count)))

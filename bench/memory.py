@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from bench.keepers import keepers, scratch_directory
-from bench.processes import cpu_seconds
+from bench.processes import cpu_seconds, pss
 from bench.table import WAIT_SECONDS, Row
 
 GOAL_MB = 1.2
@@ -24,19 +23,11 @@ def rows(short: bool) -> Iterator[Row]:
                 if kind == "holder":
                     keeper.link(f"a{number}")
             _settle(keeper.pids())
-            used[kind] = sum(map(_pss, keeper.pids())) / count
+            used[kind] = sum(map(pss, keeper.pids())) / count
     ours = used.pop("holder")
     yield Row("2a", "PSS per idle agent (of 1.2 MB)", ours, GOAL_MB, 1.0, "MB")
     for peer, size in used.items():
         yield Row("2a", f"  against {peer}", ours, size, None, "MB")
-
-
-def _pss(pid: int) -> float:
-    """The process's share of memory, in MB (of 1,024 KB, as the ring has 256 KB)."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    raise AssertionError("no Pss")
 
 
 def _settle(pids: list[int]) -> None:

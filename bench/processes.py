@@ -19,6 +19,26 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def exact_cpu_seconds(pid: int) -> float:
+    """The same of the threads that it has now, in nanoseconds: for what uses little."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def pss(pid: int) -> float:
+    """The process's share of memory, in MB (of 1,024 KB, as the ring has 256 KB)."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("no Pss")
+
+
+def rss_mb(pid: int) -> float:
+    """MB that a process has in memory, shared pages and all."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+
+
 def children(pid: int) -> list[int]:
     """The process's own."""
     found: list[int] = []

@@ -15,7 +15,7 @@ class Section:
     name: str
     numbers: tuple[str, ...]
     rows: Callable[[bool], Iterator[Row]]
-    only_full: bool = False
+    only_with: str = ""  # the option without which it is left out
 
 
 def _load(name: str, short: bool) -> Iterator[Row]:
@@ -24,12 +24,12 @@ def _load(name: str, short: bool) -> Iterator[Row]:
     return found
 
 
-def _section(name: str, *numbers: str, only_full: bool = False) -> Section:
-    return Section(name, numbers, partial(_load, name), only_full)
+def _section(name: str, *numbers: str, only_with: str = "") -> Section:
+    return Section(name, numbers, partial(_load, name), only_with)
 
 
 SECTIONS = (
-    _section("hot_verbs", "1a", "1b"),
+    _section("hot_verbs", "1a", "1b", "1d"),
     _section("other_verbs", "1c"),
     _section("memory", "2a"),
     _section("spawn", "2b"),
@@ -37,26 +37,36 @@ SECTIONS = (
     _section("keys", "3b"),
     _section("screens", "4"),
     _section("trees", "5a", "5b"),
-    _section("big_trees", "5a", "5b", only_full=True),
+    _section("big_trees", "5a", "5b", only_with="full"),
     _section("storm", "5c"),
     _section("events", "6"),
     _section("store", "7"),
     _section("discovery", "8"),
     _section("sandbox", "9"),
-    _section("messages", "11", "12"),
+    _section("messages", "10", "11", "12"),
     _section("idle", "13"),
     _section("restart", "14"),
+    _section("peers", "10", "11", "12", "13", "14", only_with="peers"),
     _section("many", "15"),
+    _section("agent_tools", "16", "17", "r", "w"),
+    _section("land", "18"),
+    _section("fleet", "19", "20"),
+    _section("page", "21"),
+    _section("fleet_size", "22"),
+    _section("fleet_terminal", "23"),
+    _section("hub_start", "s"),
+    _section("tasks", "t"),
+    _section("growth", "g"),
     _section("engine_hooks", "h"),
 )
 
 
 def choose(
-    words: Sequence[str], full: bool = False, sections: Sequence[Section] = SECTIONS
+    words: Sequence[str], options: Sequence[str] = (), sections: Sequence[Section] = SECTIONS
 ) -> list[Section]:
     """By number (`2` is 2a and 2b) or name, in the table's order, with the numbers that are
     wanted of each. No word: all. LookupError: there is no such thing."""
-    usual = [section for section in sections if full or not section.only_full]
+    usual = [section for section in sections if section.only_with in ("", *options)]
     if not words:
         return usual
     wanted: dict[str, set[str]] = {section.name: set() for section in sections}
@@ -76,4 +86,4 @@ def choose(
 
 
 def _numbers(section: Section, word: str) -> tuple[str, ...]:
-    return tuple(number for number in section.numbers if word in (number, number.rstrip("abc")))
+    return tuple(number for number in section.numbers if word in (number, number.rstrip("abcd")))

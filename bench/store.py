@@ -15,7 +15,7 @@ from pathlib import Path
 import uvloop
 
 from bench.table import Row, Skipped, interleaved, wait_until
-from bullpen.hub.store import Store
+from bullpen.hub.store.store import Store
 from bullpen.model.event import Draft
 
 DATA = {"from": "amy", "to": "bob", "tool": "Bash", "text": "x" * 120}

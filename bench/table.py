@@ -34,6 +34,7 @@ class Row:
     bare: float
     goal: float | None  # ours / bare at most; None: a peer that is shown and is no goal
     unit: str = "s"
+    wished: float | None = None  # the goal before it was set to a limit (`limits`)
 
     @property
     def ratio(self) -> float:

@@ -5,7 +5,6 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 from bench.table import Row, interleaved, timed, wait_until
@@ -36,20 +35,18 @@ def rows(short: bool) -> Iterator[Row]:
     if short:
         yield from measure(100, 1, POOL_GOAL, REMOVE_GOAL)
         return
-    yield from measure(1_000, 9, None, None)
-    yield from measure(20_000, 5, POOL_GOAL, REMOVE_GOAL)
+    yield from measure(1_000, 7, None, None)
+    yield from measure(20_000, 3, POOL_GOAL, REMOVE_GOAL)
 
 
 def measure(
     files: int, rounds: int, pool_goal: float | None, remove_goal: float | None
 ) -> Iterator[Row]:
-    """Cold and pooled creation, and removal, at one size."""
+    """Cold and pooled creation at one size, and the removal of what was created."""
     size = f"{files:,} files"
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         bench = Bench(make_repo(Path(scratch, "repo"), files), Path(scratch))
-        bare, cold, pooled = interleaved(
-            rounds, bench.git_add, partial(bench.create, pool=0), partial(bench.create, pool=1)
-        )
+        bare, cold, pooled = interleaved(rounds, bench.git_add, bench.create, bench.create_pooled)
         yield Row("5a", f"ready worktree, cold, {size}", cold, bare, COLD_GOAL)
         yield Row("5a", f"ready worktree, from the pool, {size}", pooled, bare, pool_goal)
         bare, remove, aside = interleaved(rounds, bench.git_remove, bench.remove, bench.move_aside)
@@ -59,13 +56,14 @@ def measure(
 
 
 class Bench:
-    """One repository and a fresh name for every round."""
+    """One repository, and the worktrees that were made of it: each is removed once."""
 
     def __init__(self, repo: Path, scratch: Path) -> None:
         self.repo = repo
         self.scratch = scratch
         self.base = scratch / "base"
         self.numbers = itertools.count()
+        self.made: dict[str, list[str]] = {"git": [], "cold": [], "pooled": []}
 
     def site(self, pool: int = 0) -> Site:
         return worktrees.open_site(self.repo, self.base, pool=pool)
@@ -73,40 +71,45 @@ class Bench:
     def git(self, *words: str | Path) -> None:
         subprocess.run(["git", "-C", self.repo, *words], check=True, capture_output=True)
 
+    def new(self, kind: str) -> str:
+        name = f"{kind}{next(self.numbers)}"
+        self.made[kind].append(name)
+        return name
+
     def git_add(self) -> float:
         """`git worktree add` of a new branch."""
         self.settle()
-        name = f"git{next(self.numbers)}"
+        name = self.new("git")
         return timed(lambda: self.git("worktree", "add", "-b", name, self.scratch / name))
 
-    def create(self, pool: int) -> float:
+    def create(self) -> float:
         """Our `create`, opening the repository included."""
-        worktrees.fill_pool(self.site(pool))
         self.settle()
-        name = f"ours{next(self.numbers)}"
-        return timed(lambda: worktrees.create(self.site(pool), Spec(name)))
+        name = self.new("cold")
+        return timed(lambda: worktrees.create(self.site(), Spec(name)))
+
+    def create_pooled(self) -> float:
+        """The same with one in the pool."""
+        worktrees.fill_pool(self.site(pool=1))
+        self.settle()
+        name = self.new("pooled")
+        return timed(lambda: worktrees.create(self.site(pool=1), Spec(name)))
 
     def git_remove(self) -> float:
         """`git worktree remove` of a clean worktree."""
-        name = f"git{next(self.numbers)}"
-        self.git("worktree", "add", "-b", name, self.scratch / name)
+        name = self.made["git"].pop()
         self.settle()
         return timed(lambda: self.git("worktree", "remove", self.scratch / name))
 
     def remove(self) -> float:
         """Our `remove` of a clean worktree: it looks before it moves, as git does."""
-        site = self.site(pool=1)
-        worktrees.fill_pool(site)
-        name = f"ours{next(self.numbers)}"
-        worktrees.create(site, Spec(name))
+        site, name = self.site(pool=1), self.made["pooled"].pop()
         self.settle()
         return timed(lambda: worktrees.remove(site, name))
 
     def move_aside(self) -> float:
         """The same without the look: a plain directory of that size."""
-        site = self.site()
-        name = f"plain{next(self.numbers)}"
-        worktrees.create(site, Spec(name, detached=True))
+        site, name = self.site(), self.made["cold"].pop()
         (site.base / name / ".git").unlink()
         self.git("worktree", "prune")
         self.settle()

@@ -11,22 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from tests import forked
 from tests.commands import BULLPEN, Ran
 from tests.homes import STARTER
 
-pytest_plugins = ["tests.order", "tests.tiers"]
+pytest_plugins = ["tests.examples", "tests.order", "tests.second_look", "tests.tiers"]
 
 forked.install()
-
-# Deadlines and health checks judge how busy the machine is, and by the first few of random
-# examples: each of them fails now and then. A test that names its own puts them in place of these.
-settings.register_profile(
-    "bullpen", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-)
-settings.load_profile("bullpen")
 
 # Of a shell's background job SIGINT is ignored, by all that it starts, too; tests press Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bullpen.client import start
+from bullpen.hot.own_python import module_command
 
 ROOM = 64 * 1024
 PADDING = "BULLPEN_TEST_ROOM"
@@ -46,8 +47,10 @@ _nursery: socket.socket | None = None
 
 
 def install() -> None:
-    """From now on, hubs that this process starts are forked."""
+    """From now on, hubs that this process starts are forked. The first one waits until the code is
+    loaded: on a machine with thirty things to do that alone may take a minute."""
     start._launch = _launch
+    start.START_SECONDS = 240.0
 
 
 def run(
@@ -59,7 +62,6 @@ def run(
         return subprocess.run(
             words, cwd=cwd, env=env, input=stdin, capture_output=True, timeout=seconds, check=False
         )
-    deadline = time.monotonic() + seconds
     pipes = [os.pipe() for _ in range(4)]
     theirs = [pipes[0][0], *(pipe[1] for pipe in pipes[1:])]
     feed, output, errors, outcome = pipes[0][1], *(pipe[0] for pipe in pipes[1:])
@@ -68,6 +70,7 @@ def run(
     finally:
         for descriptor in theirs:
             os.close(descriptor)
+    deadline = time.monotonic() + seconds  # from when it is forked: the first has waited for that
     with ThreadPoolExecutor(3) as pool, os.fdopen(outcome, "rb", 0) as told:
         pid = int(told.readline())
         pool.submit(_write, feed, stdin)
@@ -93,6 +96,7 @@ def _launch(root: Path, env: Mapping[str, str], answer: int, errors: int) -> Non
 def _ask(request: dict[str, Any], descriptors: list[int]) -> None:
     talk = _nursery or _open()
     talk.setblocking(True)
+    request["umask"] = _umask()
     socket.send_fds(talk, [json.dumps(request).encode()], descriptors)
     if talk.recv(1) != b"+":
         raise RuntimeError("nothing was forked")
@@ -113,6 +117,11 @@ def _open() -> socket.socket:
     theirs.close()
     _nursery = ours
     return ours
+
+
+def _umask() -> int:
+    """This process's: what is forked would have it, and not that of whoever was first."""
+    return int(Path("/proc/self/status").read_text().partition("\nUmask:")[2].split()[0], 8)
 
 
 def _size(env: Mapping[str, str]) -> int:
@@ -139,6 +148,7 @@ def _read(descriptor: int) -> bytes:
 
 def _serve(talk: socket.socket) -> None:
     _load_commands()
+    import bullpen.hub.mcp.server  # noqa: F401 - loaded by a hub when its first agent starts
     from bullpen.hub import main
 
     gc.collect()
@@ -176,8 +186,8 @@ def _be_hub(
     os.dup2(errors, 2)
     os.close(errors)
     os.set_inheritable(answer, True)
-    words = [sys.executable, "-m", "bullpen.hub.main", str(answer)]
-    _become(request, words, words[2:])
+    words = module_command("bullpen.hub.main", str(answer))
+    _become(request, words, words[3:])
     if "PYTHONPATH" in request["env"]:
         runpy.run_path(str(_site(request["env"])))
     _end(main)
@@ -202,7 +212,7 @@ def _be_command(
     _become(request, [sys.executable, *words], words)
     how = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
     sys.stdin, sys.stdout = open(0, **how), open(1, "w", **how)  # noqa: SIM115
-    from bullpen.cli.fast import main
+    from bullpen.hot.fast import main
 
     _end(main)
 
@@ -210,6 +220,7 @@ def _be_command(
 def _become(request: dict[str, Any], words: list[str], arguments: list[str]) -> None:
     """A process as it is when it was started with that command line."""
     os.chdir(request["cwd"])
+    os.umask(request["umask"])
     env: dict[str, str] = request["env"]
     os.environ.clear()
     os.environ.update(env)

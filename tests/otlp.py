@@ -7,7 +7,7 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from bullpen.hub.otlp import Form
+from bullpen.hub.usage.otlp import Form
 
 START, END = 1_794_802_362_918_000_000, 1_794_802_363_119_000_000
 FORMS: list[Form] = ["json", "protobuf"]

@@ -20,8 +20,11 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 
 def cpu_seconds(pid: int) -> float:
     """Of all its threads, to the nanosecond: /proc/<pid>/stat counts hundredths."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            total += int((task / "schedstat").read_text().split()[0])
+    return total / 1e9
 
 
 def process_state(pid: int) -> str:
@@ -52,6 +55,14 @@ def wait_idle(pid: int, most: int = 0) -> None:
         return ticks(pid) - before <= most
 
     wait_until(is_idle)
+
+
+def parent_of(pid: int) -> int:
+    """0 when there is no such process."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def children_of(pid: int) -> list[int]:

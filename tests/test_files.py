@@ -1,5 +1,6 @@
 """Small files: written whole and privately, and read where anything may have been put."""
 
+import gc
 import os
 import stat
 from pathlib import Path
@@ -47,6 +48,18 @@ def test_what_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) ->
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != "person") == ["a", "d"]
 
 
+@pytest.mark.parametrize("mode", [None, 0o600, 0o640, 0o664])
+def test_a_file_has_the_mode_that_was_asked_for_or_what_the_umask_leaves(
+    tmp_path: Path, mode: int | None
+) -> None:
+    old = os.umask(0o077)
+    try:
+        files.write_atomically(tmp_path / "a", "x", mode)
+    finally:
+        os.umask(old)
+    assert mode_of(tmp_path / "a") == (mode or 0o600)
+
+
 def test_a_file_that_is_made_once_is_private_and_never_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a"
     old = os.umask(0)
@@ -85,6 +98,7 @@ def test_what_is_no_plain_file_is_neither_read_nor_waited_for(
 ) -> None:
     assert callable(plant)
     plant(tmp_path / "a")
+    gc.collect()  # or what tests of before have left may be closed in between
     before = open_descriptors()
     with pytest.raises(OSError, match=r"/a'"):
         files.read_plain(tmp_path / "a", 100)

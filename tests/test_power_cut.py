@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from bullpen import credentials, homes, marker, trust
-from bullpen.agent_files import write_agent_file
 from bullpen.files import create_once, write_atomically
 from bullpen.holder import records
-from bullpen.hub import database, run_plan, sessions, tokens
-from bullpen.hub.rules import add_rule
-from bullpen.hub.sessions import Settled
+from bullpen.home import create as homes
+from bullpen.home import credentials, marker, trust
+from bullpen.home.agent_files import write_agent_file
+from bullpen.home.paths import Home, make_directories
+from bullpen.hub.agents import sessions, tokens
+from bullpen.hub.agents.rules import add_rule
+from bullpen.hub.agents.sessions import LaunchEnv
+from bullpen.hub.store import database
+from bullpen.hub.tasks import run_plan
 from bullpen.model.agent import Agent
-from bullpen.paths import Home, make_directories
 from bullpen.worktrees import Site, journal, open_site
 from bullpen.worktrees.journal import Making
 from bullpen.worktrees.repo_lock import locked
@@ -58,12 +61,12 @@ def mark_old(pen: Home) -> None:
 
 
 def start_again(pen: Home) -> None:
-    sessions.create(pen, agent(), Settled({}))
-    sessions.rewrite(pen, agent("r2"), Settled({"a": "b"}))
+    sessions.create(pen, agent(), LaunchEnv({}))
+    sessions.rewrite(pen, agent("r2"), LaunchEnv({"a": "b"}))
 
 
 def start_and_set_aside(pen: Home) -> None:
-    sessions.create(pen, agent(), Settled({}))
+    sessions.create(pen, agent(), LaunchEnv({}))
     sessions.set_aside(pen, "bob", "k")
 
 
@@ -74,7 +77,7 @@ def set_an_old_one_aside(pen: Home) -> None:
 
 def start_again_and_take_back(pen: Home) -> None:
     start_and_set_aside(pen)
-    sessions.rewrite(pen, agent("r2"), Settled({"a": "b"}))
+    sessions.rewrite(pen, agent("r2"), LaunchEnv({"a": "b"}))
     sessions.take_back(pen, "bob", "r2", "k")
 
 
@@ -105,7 +108,7 @@ WRITERS: dict[str, tuple[Callable[[Home], object], tuple[str, ...]]] = {
         lambda pen: run_plan.keep_variables(pen, "t1", {"A": "b"}),
         (f"{run_plan.VARIABLES}/t1",),
     ),
-    "a session": (lambda pen: sessions.create(pen, agent(), Settled({"a": "b"})), BOB),
+    "a session": (lambda pen: sessions.create(pen, agent(), LaunchEnv({"a": "b"})), BOB),
     "a session's next run": (start_again, BOB),
     "a session set aside": (
         start_and_set_aside,

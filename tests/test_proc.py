@@ -5,13 +5,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from bullpen import proc
 from bullpen.errors import BullpenError, Kind
-from bullpen.paths import Home
-from bullpen.ssh_link import point_ssh_agent
+from bullpen.files import read_tail
+from bullpen.home.paths import Home
+from bullpen.home.ssh_link import point_ssh_agent
 from tests.waiting import wait_until
 
 # Forks, writes the child's pid, and waits for it.
@@ -59,6 +61,20 @@ def test_output_and_code_are_the_callers() -> None:
     assert proc.run(["cat"]).out == b"", "it inherits no standard input"
 
 
+def test_n3_what_writes_without_end_into_a_file_is_ended_before_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proc, "MOST_OUTPUT_BYTES", 1000)
+    script = "import time; print('x' * 2000, flush=True); time.sleep(600)"
+    with (
+        (tmp_path / "log").open("wb") as output,
+        pytest.raises(proc.TooMuchOutputError, match="wrote more than"),
+    ):
+        proc.run([sys.executable, "-c", script], timeout=300, output=output)
+    assert read_tail(tmp_path / "log", 5) == b"xxxx\n"
+    assert len(read_tail(tmp_path / "log", 1 << 20)) == 2001
+
+
 def test_the_link_to_the_ssh_agent_never_leads_to_itself(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.sockets.mkdir()
@@ -70,3 +86,26 @@ def test_the_link_to_the_ssh_agent_never_leads_to_itself(tmp_path: Path) -> None
     point_ssh_agent(home, {"SSH_AUTH_SOCK": "/second"})
     assert str(link.readlink()) == "/second"
     assert [path.name for path in home.sockets.iterdir()] == ["ssh-agent"]
+
+
+class InterruptedPopen(subprocess.Popen[bytes]):
+    """The person presses Ctrl-C when the child runs and `Popen` has not returned yet."""
+
+    pids: ClassVar[list[int]] = []
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.pids.append(self.pid)
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_while_it_starts_takes_the_child_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A test runner started in the background ignores SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(subprocess, "Popen", InterruptedPopen)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            proc.run(["sleep", "600"])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [is_gone(pid) for pid in InterruptedPopen.pids] == [True]

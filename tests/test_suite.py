@@ -11,6 +11,7 @@ from tests import tiers
 
 TESTS = Path(__file__).parent
 PACKAGE = TESTS.name
+STORM = "@pytest.mark.storm"
 
 
 @cache
@@ -39,6 +40,7 @@ def is_run_by_pytest(module: str) -> bool:
     return path.is_file() and (path.name == "conftest.py" or path.name.startswith("test_"))
 
 
+@pytest.mark.slow
 def test_shared_helpers_are_in_modules_of_their_own() -> None:
     """A conftest that is imported may be there twice, and a test module that is imported takes
     its fixtures and tests along: what is shared lives in a support module beside them."""
@@ -79,34 +81,71 @@ def test_every_way_to_import_one_is_seen(
 # Of every requirement that is built: letter, last number.
 BUILT = {
     "a": 4,
-    "b": 9,
+    "b": 11,
     "c": 5,
+    "d": 8,
     "e": 7,
     "f": 4,
     "g": 5,
     "h": 10,
+    "i": 5,
     "k": 6,
+    "l": 5,
+    "m": 8,
+    "n": 6,
     "o": 3,
     "p": 7,
     "q": 5,
     "r": 9,
     "s": 3,
     "t": 13,
-    "w": 16,
-    "x": 6,
+    "v": 11,
+    "w": 17,
+    "x": 8,
 }
+
+
+def named_tests(text: str) -> list[tuple[str, set[str]]]:
+    """The names of a module's tests, each with its decorators of one line. By lines, as the
+    formatter leaves them: to parse all tests takes seconds."""
+    found: list[tuple[str, set[str]]] = []
+    decorators: set[str] = set()
+    for line in text.splitlines():
+        if line.startswith("@"):
+            decorators.add(line)
+        elif line.startswith("def "):
+            name = line.removeprefix("def ").partition("(")[0]
+            if name.startswith("test_"):
+                found.append((name, decorators))
+            decorators = set()
+        elif line and line[0] not in " )]}#":
+            decorators = set()
+    return found
+
+
+@pytest.mark.slow
+def test_tests_and_their_decorators_are_seen_as_python_sees_them() -> None:
+    for path in TESTS.rglob("test_*.py"):
+        functions = [node for node in parsed(path).body if isinstance(node, ast.FunctionDef)]
+        seen = {
+            (node.name, STORM in {f"@{ast.unparse(each)}" for each in node.decorator_list})
+            for node in functions
+            if node.name.startswith("test_")
+        }
+        assert {(name, STORM in marks) for name, marks in named_tests(path.read_text())} == seen, (
+            path
+        )
 
 
 def numbers(storm: bool) -> set[str]:
     """Of the requirements whose tests run in `make storm` alone, or also elsewhere."""
-    found: set[str] = set()
-    for path in TESTS.rglob("test_*.py"):
-        for node in parsed(path).body:
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
-                if ("pytest.mark.storm" in decorators) == storm:
-                    found |= set(re.findall(r"(?<=_)[a-z][0-9]+(?=_)", node.name))
-    return found
+    return {
+        number
+        for path in TESTS.rglob("test_*.py")
+        for name, decorators in named_tests(path.read_text())
+        if (STORM in decorators) == storm
+        for number in re.findall(r"(?<=_)[a-z][0-9]+(?=_)", name)
+    }
 
 
 def test_every_requirement_has_a_test_outside_of_the_storm() -> None:

@@ -1,7 +1,7 @@
 """The one exception of the package, its kinds, and the exit code of each kind.
 
-Raised anywhere, caught at the boundaries only (the command line, later HTTP and
-supervised tasks). Not for control flow inside a function.
+Raised anywhere. Caught at the boundaries: the command line, HTTP, supervised tasks. Not for
+control flow inside a function.
 """
 
 from enum import Enum

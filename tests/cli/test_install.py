@@ -98,7 +98,8 @@ def test_wheel_installs_over_what_was_there_and_leaves(place: Path, before: str)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, source)
     for name in ("src", "scripts"):
-        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        # What the page is built from is in no wheel.
+        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "frontend")
         shutil.copytree(PROJECT / name, source / name, ignore=ignored)
     build = [*PIP, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
     venv = place / "venv"

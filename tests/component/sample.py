@@ -13,13 +13,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from bullpen.component.server import Config, Served, serve
+from bullpen.component.config import ComponentConfig
+from bullpen.component.process import ComponentProcess
+from bullpen.component.server import serve
 from bullpen.errors import BullpenError, Kind
+from bullpen.home.paths import Home
 from bullpen.model.component import CurrentTask, preview
-from bullpen.paths import Home
 
 
-class SampleConfig(Config):
+class SampleConfig(ComponentConfig):
     """Beside what all have."""
 
     gate: str = ""
@@ -29,7 +31,7 @@ class SampleConfig(Config):
     api_token: str = ""
 
 
-class Sample(Served):
+class Sample(ComponentProcess):
     kind = "director"
     interfaces = ("statusable", "taskable", "configurable")
     config_type = SampleConfig

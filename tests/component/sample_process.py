@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bullpen.component import ports
-from bullpen.paths import Home
-from tests.api.http import Answer, ask
+from bullpen.home.paths import Home
+from tests.hub.http.http import Answer, ask
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]

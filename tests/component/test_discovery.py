@@ -1,6 +1,7 @@
 """The scan: what it finds, and what hostile, slow and strange listeners cost it: nothing."""
 
 import contextlib
+import gc
 import json
 import socket
 import threading
@@ -87,7 +88,7 @@ def then_closes(talk: Callable[[socket.socket], None]) -> Callable[[socket.socke
 
 def test_f1_a_component_is_found_with_what_it_says() -> None:
     with listener(then_closes(says(good()))) as port:
-        (found,) = scan([port])
+        (found,) = scan([port], 60)
     assert (found.port, found.type, found.name, found.state) == (port, "view", "web", "idle")
     assert found.interfaces == ("statusable", "configurable")
     assert (found.version, found.home_id) == ("0.1.0", "0123456789abcdef")
@@ -106,7 +107,7 @@ def test_f1_who_keeps_the_connection_open_is_found_at_once() -> None:
 def test_f1_without_a_length_the_answer_ends_with_the_connection() -> None:
     body = json.dumps(STATUS).encode()
     with listener(then_closes(says(answer(body, length=False)))) as port:
-        assert [one.name for one in scan([port])] == ["web"]
+        assert [one.name for one in scan([port], 60)] == ["web"]
 
 
 def test_f1_an_answer_in_small_pieces() -> None:
@@ -118,7 +119,7 @@ def test_f1_an_answer_in_small_pieces() -> None:
         line.close()
 
     with listener(talk) as port:
-        assert [one.name for one in scan([port], 20)] == ["web"]
+        assert [one.name for one in scan([port], 60)] == ["web"]
 
 
 def test_f1_no_credential_is_sent_and_the_host_is_loopback() -> None:
@@ -129,7 +130,7 @@ def test_f1_no_credential_is_sent_and_the_host_is_loopback() -> None:
         line.sendall(good())
 
     with listener(talk) as port:
-        assert scan([port])
+        assert scan([port], 60)
         (request,) = asked
     assert request.startswith(b"GET /status HTTP/1.1\r\n")
     assert f"\r\nhost: 127.0.0.1:{port}\r\n".encode() in request
@@ -194,6 +195,18 @@ def test_f1_one_that_never_stops_talking_costs_a_bounded_amount() -> None:
         assert time.monotonic() - began < 200  # not at the deadline: at the limit
 
 
+def scan_besides_silent_ones(ports: list[int]) -> list[int]:
+    """Who is found, though some never answer: they are waited for to the deadline, and no longer.
+    A busy machine is slow as well, and is given more time."""
+    for seconds in (0.3, 2.0, 8.0, 30.0):
+        began = time.monotonic()
+        found = scan(ports, seconds)
+        assert seconds - 0.1 < time.monotonic() - began
+        if found:
+            break
+    return [one.port for one in found]
+
+
 @pytest.mark.parametrize("how", ["silent", "never reads", "head only", "drips"])
 def test_f1_slow_ones_cost_no_more_than_the_deadline(how: str) -> None:
     stop = threading.Event()
@@ -210,14 +223,7 @@ def test_f1_slow_ones_cost_no_more_than_the_deadline(how: str) -> None:
         slow = [stack.enter_context(listener(talk)) for _ in range(5)]
         quick = stack.enter_context(listener(says(good())))
         stack.callback(stop.set)
-        for seconds in (0.5, 2.0, 8.0, 30.0):  # a busy machine is slow as well
-            began = time.monotonic()
-            found = scan([*slow, quick], seconds)
-            took = time.monotonic() - began
-            assert seconds - 0.1 < took
-            if found:
-                break
-    assert [one.port for one in found] == [quick]
+        assert scan_besides_silent_ones([*slow, quick]) == [quick]
 
 
 def test_f1_a_listener_that_accepts_nobody() -> None:
@@ -228,7 +234,7 @@ def test_f1_a_listener_that_accepts_nobody() -> None:
             line.setblocking(False)
             line.connect_ex(("127.0.0.1", port))
         with listener(says(good())) as other:
-            assert [one.port for one in scan([port, other], 0.5)] == [other]
+            assert scan_besides_silent_ones([port, other]) == [other]
 
 
 def test_f1_slow_ones_do_not_hide_those_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,10 +242,11 @@ def test_f1_slow_ones_do_not_hide_those_after_them(monkeypatch: pytest.MonkeyPat
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(listener(lambda line: None)) for _ in range(3)]
         quick = stack.enter_context(listener(says(good())))
-        assert [one.port for one in scan([*slow, quick], 0.3)] == [quick]
+        assert scan_besides_silent_ones([*slow, quick]) == [quick]
 
 
 def test_f1_closed_ports_are_nobody_and_leave_no_descriptor() -> None:
+    gc.collect()  # what tests of before have left is closed now, and not in the middle of this one
     before = len(list(Path("/proc/self/fd").iterdir()))
     with reserved_port() as port:
         assert scan([port] * 3) == []

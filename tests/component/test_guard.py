@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from bullpen.component import ask, guard, ports
+from bullpen.component import guard, ports
 from bullpen.component.answers import RefusedError
-from bullpen.errors import BullpenError, Kind
 
 HOST = {b"host": "localhost:9000"}
 
@@ -119,18 +118,3 @@ def test_a_port_is_ours_if_nobody_else_listens_there(
     )
     monkeypatch.setattr(ports, "TABLES", tables)
     assert [ports.is_ours(port) for port in (1, 2, 3, 4, 5)] == [True, False, False, False, False]
-
-
-def test_a_token_is_not_sent_to_another_users_port(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with ports.listen(0) as server:
-        port = server.getsockname()[1]
-        other = table(tmp_path / "tcp", (port, os.getuid() + 1, "0A"))
-        monkeypatch.setattr(ports, "TABLES", (other,))
-        with pytest.raises(BullpenError) as caught:
-            ask.request(port, "GET", "/status", token="t0ken", seconds=0.2)
-        assert caught.value.kind is Kind.DENIED
-        server.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            server.accept()

@@ -12,12 +12,13 @@ import pytest
 from bullpen.cli.commands import doctor
 from bullpen.component import service
 from bullpen.errors import BullpenError, Kind
-from bullpen.homes import create_home
+from bullpen.home.create import create_home
 
 
 def test_b1_unit_of_a_plain_home() -> None:
     text = service.unit_text(Path("/opt/bp/bin/python"), Path("/home/me/.bullpen"))
-    assert "ExecStart=/opt/bp/bin/python -m bullpen hub start --foreground\n" in text
+    assert "ExecStart=/opt/bp/bin/python -P -m bullpen hub start --foreground\n" in text
+    assert "WorkingDirectory=/\n" in text
     assert "Environment=BULLPEN_DIR=/home/me/.bullpen\n" in text
     assert "KillMode=process\n" in text
     assert "Restart=on-failure\n" in text
@@ -36,7 +37,7 @@ def test_b1_unit_of_a_plain_home() -> None:
 )
 def test_b1_odd_paths_are_escaped(path: str, execute: str, environment: str) -> None:
     text = service.unit_text(Path(path, "python"), Path(path))
-    assert f"ExecStart={execute} -m " in text
+    assert f"ExecStart={execute} -P -m " in text
     assert f"Environment={environment}\n" in text
 
 

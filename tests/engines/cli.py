@@ -43,6 +43,7 @@ PROGRAMS = ROOT / ".engines" / "current" / "bin"
 PINS = Path(__file__).with_name("package.json")
 KEY = "sk-ant-fake-" + "0" * 30  # at least 20 characters: the approval of a key holds its last 20
 GEMINI_MODEL = "gemini-2.5-flash"
+SECONDS = 240.0  # the real programs need seconds of a processor to start, and share it with others
 
 
 def program(name: str) -> Path:
@@ -203,7 +204,7 @@ class Claude(Home):
         """Write the user's settings file."""
         (self.config / "settings.json").write_text(json.dumps(values))
 
-    def run_headless(self, prompt: str, *flags: str, seconds: float = 30, **env: str) -> Ran:
+    def run_headless(self, prompt: str, *flags: str, seconds: float = SECONDS, **env: str) -> Ran:
         """`claude -p` with lines of JSON; the prompt on standard input.
 
         Not as an argument: flags that take many words (--allowedTools) would swallow it. With
@@ -235,8 +236,19 @@ class Claude(Home):
         return program("claude")
 
     def states(self) -> list[dict[str, Any]]:
-        """What the state files say, of the living and the killed."""
-        return [json.loads(file.read_text()) for file in self.config.glob("sessions/*.json")]
+        """What the state files say, of the living and the killed; none is looked at while it is
+        being written, or is gone."""
+        found: list[dict[str, Any]] = []
+
+        def are_read() -> bool:
+            files = self.config.glob("sessions/*.json")
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                found[:] = [json.loads(file.read_text()) for file in files]
+                return True
+            return False
+
+        wait_until(are_read)
+        return found
 
 
 class StandIn(Claude):
@@ -267,7 +279,8 @@ class Codex(Home):
         self.model = model
         self.config = root / "codex-home"
         self.config.mkdir(exist_ok=True)
-        # Without plugins: 0.166.0 asks github.com and chatgpt.com for them at every start.
+        # Without plugins: 0.166.0 asks github.com and chatgpt.com for them at every start. Without
+        # /tmp: it puts an empty .git there while a command runs, which all other tests would see.
         (self.config / "config.toml").write_text(
             f"""
 model = "gpt-5"
@@ -284,12 +297,14 @@ env_key = "FAKE_KEY"
 wire_api = "responses"
 request_max_retries = 0
 stream_max_retries = 0
+[sandbox_workspace_write]
+exclude_slash_tmp = true
 """
         )
         self.env |= {"CODEX_HOME": str(self.config), "FAKE_KEY": KEY}
 
     def run_headless(
-        self, prompt: str, *flags: str, resume: str = "", seconds: float = 30, **env: str
+        self, prompt: str, *flags: str, resume: str = "", seconds: float = SECONDS, **env: str
     ) -> Ran:
         """`codex exec --json`, of a new thread or of `resume`."""
         words = ["exec", "--json", "--skip-git-repo-check", *flags]
@@ -318,7 +333,7 @@ class Gemini(Home):
         }
         (self.config / "settings.json").write_text(json.dumps({**fixed, **values}))
 
-    def run_headless(self, prompt: str, *flags: str, seconds: float = 30, **env: str) -> Ran:
+    def run_headless(self, prompt: str, *flags: str, seconds: float = SECONDS, **env: str) -> Ran:
         """`gemini -p` with lines of JSON."""
         words = ["-m", GEMINI_MODEL, "--skip-trust", "-o", "stream-json", *flags, "-p", prompt]
         return self.run([self.program, *words], "", seconds, env)
@@ -352,12 +367,12 @@ class Pipes:
         self.process.stdin.write("".join(lines).encode())
         self.process.stdin.flush()
 
-    def wait_line(self, kind: str, times: int = 1, seconds: float = 20.0) -> dict[str, Any]:
+    def wait_line(self, kind: str, times: int = 1, seconds: float = SECONDS) -> dict[str, Any]:
         """Wait for so many lines of that type; the last of them."""
         wait_until(lambda: len(self._of(kind)) >= times, seconds)
         return self._of(kind)[times - 1]
 
-    def finish(self, seconds: float = 20.0) -> int:
+    def finish(self, seconds: float = SECONDS) -> int:
         """Close its input; the exit code."""
         self.process.stdin.close()
         return self.process.wait(seconds)
@@ -420,7 +435,7 @@ class Terminal:
         """A prompt as a paste, and Enter."""
         self.type(f"\x1b[200~{text}\x1b[201~\r")
 
-    def answer(self, key: str, seconds: float = 20.0) -> None:
+    def answer(self, key: str, seconds: float = SECONDS) -> None:
         """Answer the permission dialog.
 
         2.1.325 says "waiting" up to 0.5 s before it draws the dialog, and for some 0.3 s after
@@ -446,19 +461,19 @@ class Terminal:
             return json.loads((self.config / "sessions" / f"{self.pid}.json").read_text())
         return {}
 
-    def wait_ready(self, seconds: float = 20.0) -> None:
+    def wait_ready(self, seconds: float = SECONDS) -> None:
         """Wait for the prompt line; a dialog has its own lines, further in."""
         self.wait_screen("\n❯", seconds)
 
-    def wait_screen(self, text: str, seconds: float = 20.0) -> None:
+    def wait_screen(self, text: str, seconds: float = SECONDS) -> None:
         """Wait until the text is on the screen."""
         self._wait(lambda: text in self.screen(), seconds)
 
-    def wait_status(self, status: str, seconds: float = 20.0) -> None:
+    def wait_status(self, status: str, seconds: float = SECONDS) -> None:
         """Wait until the state file says idle, busy or waiting."""
         self._wait(lambda: self.state().get("status") == status, seconds)
 
-    def wait_exit(self, seconds: float = 20.0) -> int:
+    def wait_exit(self, seconds: float = SECONDS) -> int:
         """Wait for the end; the exit code."""
         return self.process.wait(seconds)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.engines.team import Team, made_team
-from tests.tasks.desk import Desk, made_desk
+from tests.hub.tasks.desk import Desk, made_desk
 
 
 @pytest.fixture

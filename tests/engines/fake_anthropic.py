@@ -52,7 +52,7 @@ class FakeAnthropic(FakeModel):
                 if block["type"] == "text":
                     entries.append(Entry("user", block["text"]))
                 elif block["type"] == "tool_result":
-                    entries.append(Entry("result"))
+                    entries.append(Entry("result", _text(block.get("content"))))
         return entries
 
     def side(self, body: Any) -> str | None:
@@ -65,9 +65,16 @@ class FakeAnthropic(FakeModel):
         for entry in reversed(self.read(body)):
             if entry.who == "model":
                 break
-            if _COMPACT in entry.text:
+            if entry.who == "user" and _COMPACT in entry.text:
                 return "<summary>ok</summary>"
         return None
+
+
+def _text(content: Any) -> str:
+    """Of a tool's result."""
+    if isinstance(content, list):
+        return "".join(block.get("text", "") for block in content)
+    return str(content or "")
 
 
 def _filler(schema: dict[str, Any]) -> Any:

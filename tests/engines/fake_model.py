@@ -12,6 +12,7 @@ refusing, cutting, recording.
 
 import contextlib
 import json
+import re
 import select
 import socket
 import sys
@@ -21,7 +22,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -39,6 +40,7 @@ from tests.engines.script import (
     Think,
     Tool,
     find_script,
+    unnested,
 )
 
 INPUT_TOKENS = 100
@@ -47,12 +49,14 @@ OUTPUT_TOKENS = 10
 CUT_OFF = "half an ans"  # what was said when the connection broke
 
 _SECRET = ("authorization", "x-api-key", "x-goog-api-key", "cookie")
-_HELD_SECONDS = 60.0
+SECONDS = 240.0  # a real program has to start before it asks, on a busy machine
+HELD_SECONDS = 600.0
+_FIELD = re.compile(r"\$\w+")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One piece of a conversation, in order: who, and the text if a person may have written it."""
+    """One piece of a conversation, in order: who, and the text if a person or a tool wrote it."""
 
     who: str  # "user", "model" or "result"
     text: str = ""
@@ -118,6 +122,7 @@ class FakeModel(ABC):
         self._held: Counter[str] = Counter()
         self._released: set[str] = set()
         self._spent: Counter[tuple[str | None, int, Step]] = Counter()
+        self.held_seconds = HELD_SECONDS  # that an answer waits at most for the test
         self._closed = False
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.fake = self
@@ -163,11 +168,16 @@ class FakeModel(ABC):
             self._released.add(name)
             self._changed.notify_all()
 
-    def wait_held(self, name: str = "hold", times: int = 1, seconds: float = 20.0) -> None:
+    def holds(self, name: str) -> bool:
+        """Whether an answer has come to `hold NAME`."""
+        with self._changed:
+            return self._held[name] > 0
+
+    def wait_held(self, name: str = "hold", times: int = 1, seconds: float = SECONDS) -> None:
         """Wait until so many answers have come to `hold NAME`."""
         self.wait(lambda: self._held[name] >= times, seconds)
 
-    def wait(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    def wait(self, condition: Callable[[], bool], seconds: float = SECONDS) -> None:
         """Wait for a condition on what was asked; it is looked at when something changed."""
         with self._changed:
             if not self._changed.wait_for(condition, seconds):
@@ -212,7 +222,8 @@ class FakeModel(ABC):
         try:
             side = self.side(asked.body)
             asked.side = side is not None
-            answer = place(self.read(asked.body)) if side is None else (Say(side),)
+            conversation = self.read(asked.body) if side is None else []
+            answer = (Say(side),) if side is not None else fill(place(conversation), conversation)
         except BadScript as error:
             asked.status = 400
             writer.refuse(400, f"bad script: {error}", {})
@@ -256,14 +267,15 @@ class FakeModel(ABC):
 
     def _due(self, asked: Asked, step: Step, times: int | None) -> bool:
         """Whether a step that happens only so many times happens once more, for this prompt."""
-        scripts = sum(find_script(entry.text) is not None for entry in self.read(asked.body))
+        users = [entry for entry in self.read(asked.body) if entry.who == "user"]
+        scripts = sum(find_script(entry.text) is not None for entry in users)
         key = asked.session, scripts, step
         with self._changed:
             self._spent[key] += 1
             return times is None or self._spent[key] <= times
 
     def _hold(self, name: str, wire: "Wire") -> None:
-        deadline = time.monotonic() + _HELD_SECONDS
+        deadline = time.monotonic() + self.held_seconds
         with self._changed:
             self._held[name] += 1
             self._changed.notify_all()
@@ -290,6 +302,30 @@ def place(conversation: list[Entry]) -> Answer:
             if "[Request interrupted" in entry.text:
                 break
     return (Say(PLAIN),)
+
+
+def fill(answer: Answer, conversation: list[Entry]) -> Answer:
+    """With what tools said before in the place of `$NAME`."""
+    return tuple(
+        replace(
+            step, input={key: _filled(value, conversation) for key, value in step.input.items()}
+        )
+        if isinstance(step, Tool)
+        else step
+        for step in answer
+    )
+
+
+def _filled(value: Any, conversation: list[Entry]) -> Any:
+    if not isinstance(value, str) or not _FIELD.fullmatch(value):
+        return unnested(value)
+    for entry in reversed(conversation):
+        if entry.who == "result":
+            with contextlib.suppress(ValueError):
+                said = json.loads(entry.text)
+                if isinstance(said, dict) and value[1:] in said:
+                    return said[value[1:]]
+    raise BadScript(f"no tool said {value}")
 
 
 class Wire:

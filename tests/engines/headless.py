@@ -6,7 +6,7 @@ from typing import Any
 
 from bullpen.engines import Start, get_engine
 from bullpen.model.role import Role
-from tests.engines.cli import GEMINI_MODEL, Home, Ran
+from tests.engines.cli import GEMINI_MODEL, SECONDS, Home, Ran
 from tests.engines.programs import bare_codex, bare_gemini
 from tests.engines.tools import TOKEN
 
@@ -16,6 +16,7 @@ class Headless:
 
     def __init__(self, tmp_path: Path, engine: str, model: Any) -> None:
         self.engine = get_engine(engine)
+        self.model = model
         make = {"gemini": bare_gemini, "codex": bare_codex}[engine]
         self.program: Home = make(tmp_path, model)
         self.session = tmp_path / "session"
@@ -56,6 +57,6 @@ class Headless:
             (start.run / name).write_text(text)
         self.engine.make_ready(start, prepared)
         env = {**start.env, **prepared.env, **start.role.env}
-        ran = self.program.run(list(prepared.argv), "", 60, env)
+        ran = self.program.run(list(prepared.argv), "", SECONDS, env)
         lines = [json.dumps(line).encode() for line in ran.lines]
         return ran, [said for line in lines for said in self.engine.read_line(line)]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.engines.team import Agent, Team
+from tests.engines.team import SECONDS, Agent, Team
 from tests.waiting import wait_until
 
 
@@ -14,7 +14,7 @@ def inbox(team: Team, name: str) -> list[dict[str, Any]]:
     return team.pen.client().get("agents", name, "messages", limit=1000)["messages"]
 
 
-def wait_delivered(team: Team, name: str, seconds: float = 60) -> None:
+def wait_delivered(team: Team, name: str, seconds: float = SECONDS) -> None:
     try:
         wait_until(lambda: all(m["status"] == "delivered" for m in inbox(team, name)), seconds)
     except AssertionError as error:

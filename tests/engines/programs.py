@@ -21,10 +21,11 @@ Program = Claude | Codex | Gemini
 
 
 class TitledOpenAI(FakeOpenAI):
-    """In a terminal, Codex also asks for a title of each conversation, with the prompt in it."""
+    """In a terminal, Codex also asks for a title of each conversation, with the prompt in it, and
+    what that links to behind it."""
 
     def side(self, body: Any) -> str | None:
-        last = json.dumps(body["input"][-1])
+        last = json.dumps(body["input"][-2:])
         return json.dumps({"title": "a title"}) if "task title" in last else None
 
 

@@ -15,6 +15,12 @@ break or by ` ; `:
                               refuse with that HTTP status, TIMES times (without: always)
     cut [xTIMES]              break the connection in the middle of the answer
 
+A value `"$NAME"` of a tool's JSON stands for the field NAME of the last tool result that is JSON
+and has it: `{"after": "$id"}`.
+
+A script in a tool's JSON, for an agent that the tool starts, is written by `nested`: `[~[say hi]~]`
+there is `[[say hi]]` for the tool.
+
 So `[[tool Bash {"command":"echo hi"} ; say done]]` calls a tool, then says "done". A text without
 a script, and a request beyond a script's end, is answered with `PLAIN`.
 """
@@ -88,6 +94,8 @@ class Cut:
 Step = Say | Think | Tool | Next | Hold | Slow | Status | Cut
 Answer = tuple[Step, ...]
 
+_BRACKETS = re.compile(r"([\[\]])(~*)\1")
+_INNER_BRACKETS = re.compile(r"([\[\]])~(~*)\1")
 _START = re.compile(r"\[\[\s*(?=(?:say|think|tool|hold|slow|status|cut)\b)")
 _WORD = re.compile(r"\s*(\w+)[ \t]*")
 _NAME = re.compile(r"\S+[ \t]*")
@@ -98,6 +106,28 @@ _TIMES = re.compile(r"(?:x(\d+))?$")
 
 class BadScript(Exception):
     """The test wrote something that is not in the language."""
+
+
+def nested(value: Any) -> Any:
+    """With the scripts in its texts hidden from who reads the script that it stands in. Not with
+    escapes of JSON: Claude Code takes doubled ones apart."""
+    return _replaced(_BRACKETS, r"\1~\2\1", value)
+
+
+def unnested(value: Any) -> Any:
+    """One level less."""
+    return _replaced(_INNER_BRACKETS, r"\1\2\1", value)
+
+
+def _replaced(pattern: re.Pattern[str], text: str, value: Any) -> Any:
+    match value:
+        case str():
+            return pattern.sub(text, value)
+        case list():
+            return [_replaced(pattern, text, each) for each in value]
+        case dict():
+            return {key: _replaced(pattern, text, each) for key, each in value.items()}
+    return value
 
 
 def find_script(text: str) -> tuple[Answer, ...] | None:

@@ -9,13 +9,14 @@ requests (interrupt, set_permission_mode, can_use_tool), signals.
 
 Not as the real one: `hold NAME` makes NAME.held and waits for the file NAME, both in the directory
 STANDIN_HOLDS; retries come at once; the tools are Bash, Read, Write and StructuredOutput; servers
-of --mcp-config are said to be connected, and never called; no telemetry.
+of --mcp-config are said to be connected, and only asked for the list of tools; no telemetry.
 """
 
 import contextlib
 import json
 import os
 import queue
+import shlex
 import signal
 import socket
 import sys
@@ -33,7 +34,7 @@ _ONE = {"--output-format", "--input-format", "--session-id", "--resume", "--sett
 _ONE |= {"--permission-mode", "--append-system-prompt", "--system-prompt", "--setting-sources"}
 _ONE |= {"--json-schema", "--max-turns", "--max-budget-usd", "--messaging-socket-path", "--name"}
 _ONE |= {"--permission-prompt-tool", "--effort", "--fallback-model", "--agent", "--debug-file"}
-_ONE |= {"--append-system-prompt-file", "--tools"}
+_ONE |= {"--append-system-prompt-file", "--system-prompt-file", "--tools"}
 _MANY = {"--allowedTools", "--disallowedTools", "--mcp-config", "--add-dir"}
 _SHORT = {"-r": "--resume", "-n": "--name"}
 _ENDS = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 0}
@@ -49,7 +50,7 @@ def main() -> int:
         print(f"{VERSION} (Claude Code)")
         return 0
     try:
-        options, prompt = parse(words)
+        options, prompt = parse(preload(words))
         session = open_session(options)
     except Refused as error:
         print(error, file=sys.stderr)
@@ -66,6 +67,7 @@ def main() -> int:
     reason = "other"
     try:
         _listen(options, prompts)
+        ask_for_tools(options)
         session.begin("resume" if "--resume" in options else "startup")
         if headless:
             return headless.run(prompt)
@@ -78,6 +80,41 @@ def main() -> int:
     finally:
         session.end(reason)
     return 0
+
+
+def preload(words: list[str]) -> list[str]:
+    """With the first prompt in its place, which the real one's runtime puts there before it runs:
+    it loads the script that BUN_OPTIONS names (`engines/first_prompt`)."""
+    options = shlex.split(os.environ.pop("BUN_OPTIONS", ""))
+    os.environ.pop("NODE_OPTIONS", None)
+    scripts = [Path(word) for word in options if word.endswith("first-prompt.cjs")]
+    for script in scripts:
+        words = [*words[:-1], script.with_suffix(".md").read_bytes().decode()]
+    return words
+
+
+def ask_for_tools(options: dict[str, Any]) -> None:
+    """As the real one does when it connects to its servers: from the hub's own it gets a list."""
+    for file in options.get("--mcp-config", []):
+        servers = json.loads(Path(file).read_text())["mcpServers"]
+        if "bullpen" not in servers:
+            continue
+        address = Path(servers["bullpen"]["args"][-1])
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        head = [
+            f"POST /agents/{address.parent.parent.name}/mcp HTTP/1.1",
+            "Host: localhost",
+            "Connection: close",
+            "Content-Type: application/json",
+            "Accept: application/json, text/event-stream",
+            f"Content-Length: {len(body)}",
+        ]
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(10)
+            link.connect(str(address))
+            link.sendall("\r\n".join([*head, "", body]).encode())
+            while link.recv(1 << 16):
+                pass
 
 
 def parse(words: list[str]) -> tuple[dict[str, Any], str]:
@@ -193,7 +230,7 @@ class Headless:
         elif form == "stream-json" or (form == "json" and line["type"] == "result"):
             self._write(json.dumps(line))
 
-    def permit(self, call: Call, settled: threading.Event) -> bool | None:
+    def permit(self, call: Call, launch_env: threading.Event) -> bool | None:
         """With --permission-prompt-tool stdio the one who reads our output decides."""
         if self._options.get("--permission-prompt-tool") != "stdio":
             return None

@@ -26,6 +26,7 @@ VERSION = "2.1.325"
 INPUT_TOKENS, OUTPUT_TOKENS, COST = 100, 10, 0.0006  # of one answer
 
 _SAFE = re.compile(r"(echo|ls|cat|pwd|true|false|tail)\b[^>;&|]*")
+_SAFE_OR_EDITS = re.compile(rf"{_SAFE.pattern}|(mkdir|touch|rm|rmdir|mv|cp|sed)\b[^;&|]*")
 _NO_TOOL = "<tool_use_error>Error: No such tool available:"
 _FAILURES = {401: "authentication_failed", 403: "authentication_failed", 429: "rate_limit"}
 
@@ -52,7 +53,7 @@ class Front(Protocol):
     def show(self, line: dict[str, Any]) -> None:
         """A line of the stream-json format."""
 
-    def permit(self, call: "Call", settled: threading.Event) -> bool | None:
+    def permit(self, call: "Call", launch_env: threading.Event) -> bool | None:
         """Ask the person, until `settled`; None: there is nobody, or it was settled."""
 
 
@@ -340,9 +341,10 @@ class Session:
     def _free(self, call: Call) -> bool:
         if self.mode == "bypassPermissions" or any(_covers(rule, call) for rule in self._allow):
             return True
-        if self.mode in ("acceptEdits", "auto"):
+        if self.mode == "auto" or (self.mode == "acceptEdits" and call.name != "Bash"):
             return True
-        return call.name == "Read" or bool(_SAFE.fullmatch(str(call.input.get("command", ""))))
+        safe = _SAFE_OR_EDITS if self.mode == "acceptEdits" else _SAFE
+        return call.name == "Read" or bool(safe.fullmatch(str(call.input.get("command", ""))))
 
     def _asked(self, call: Call) -> str | None:
         """Ask the hooks and the person at the same time; the first answer counts.
@@ -351,7 +353,7 @@ class Session:
         """
         if not self.headless:
             self.write_state("waiting", "permission prompt")
-        settled = threading.Event()
+        launch_env = threading.Event()
         said: list[dict[str, Any]] = []
 
         def ask_hooks() -> None:
@@ -361,12 +363,12 @@ class Session:
                 if decision:
                     said.append(decision)
             if said or self.headless:
-                settled.set()
+                launch_env.set()
 
         threading.Thread(target=ask_hooks, daemon=True).start()
-        answer = self.front.permit(call, settled)
+        answer = self.front.permit(call, launch_env)
         if answer is None:
-            self.wait(settled.is_set)
+            self.wait(launch_env.is_set)
         self.write_state("busy")
         if answer is not None:
             return None if answer else "The user doesn't want to proceed with this tool use."

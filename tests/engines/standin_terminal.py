@@ -59,13 +59,13 @@ class Terminal:
             elif block["type"] == "tool_use":
                 self._print(f"  Running {block['name']}\n")
 
-    def permit(self, call: Call, settled: threading.Event) -> bool | None:
+    def permit(self, call: Call, launch_env: threading.Event) -> bool | None:
         self._dialog = queue.Queue()
         value = call.input.get("command", "")
         self._print("\n" + _DIALOG.format(name=call.name, value=value))
         try:
-            self._session.wait(lambda: settled.is_set() or not self._dialog.empty())
-            if settled.is_set():
+            self._session.wait(lambda: launch_env.is_set() or not self._dialog.empty())
+            if launch_env.is_set():
                 return None
             if not self._dialog.get():
                 raise Interrupted  # a refusal ends the turn

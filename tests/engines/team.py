@@ -22,7 +22,7 @@ from tests.engines.programs import Program, install, made_program
 from tests.hub.pen import Pen, made_pen
 from tests.waiting import quiet_for, wait_until
 
-SECONDS = 90.0
+SECONDS = 240.0  # the real programs need seconds of a processor to start, and share it
 
 
 class Agent:
@@ -79,25 +79,38 @@ class Agent:
         """Gemini loses what is typed in the moment after its start, and ignores an Enter that
         comes with the text: so it is pasted until it shows, and Enter pressed until it is taken.
         It knows its own commands only after a while, and says so with a hint."""
-        for _ in range(10):
+        for seconds in (6, 12, 24, 48):
             self.type(f"\x1b[200~{text}\x1b[201~")
             with contextlib.suppress(AssertionError):
-                wait_until(lambda: text in self.screen(), 3)
+                wait_until(lambda: text in self.screen(), seconds)
                 break
         self.wait_screen(hint)
-        for _ in range(10):
+        for _ in range(60):
             self.type("\r")
             with contextlib.suppress(AssertionError):
                 return wait_until(is_taken, 2)
         raise AssertionError(f"not taken\n{self.screen()}")
 
+    def wait_listed(self) -> None:
+        """Until its question can be answered from the inbox: that a program waits is known before
+        its hook has asked."""
+        self._wait(self._is_listed, SECONDS, "listed")
+
+    def _is_listed(self) -> bool:
+        approvals = self.team.pen.client().get("approvals")["approvals"]
+        return any(one["agent"] == self.name and one["state"]["reachable"] for one in approvals)
+
     def answer(self, key: str) -> None:
-        """Answer the dialog; for a moment after it is drawn it ignores keys."""
+        """Answer the dialog."""
         self.wait_screen("Do you want to proceed")
-        for _ in range(20):
+        self.press(key, lambda: "Do you want to proceed" not in self.screen())
+
+    def press(self, key: str, is_taken: Callable[[], bool]) -> None:
+        """A key in a dialog: for a moment after it is drawn it ignores keys."""
+        for _ in range(40):
             self.type(key)
             with contextlib.suppress(AssertionError):
-                return wait_until(lambda: "Do you want to proceed" not in self.screen(), 1)
+                return wait_until(is_taken, 3)
         raise AssertionError(f"{key!r} was not taken\n{self.screen()}")
 
     def explained(self) -> dict[str, Any]:

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from bullpen.errors import BullpenError
+from tests.at_terminal import AtTerminal
 from tests.engines.team import Team
+from tests.hub.pen import change_hub
+from tests.hub.reboot import rebooted
 from tests.processes import kill
 from tests.waiting import wait_until
+from tests.worktrees.repos import make_repo
 
 pytestmark = pytest.mark.slow
 
@@ -45,6 +49,43 @@ def test_e3_restart_goes_on_with_the_conversation(team: Team) -> None:
 
 
 @pytest.mark.storm
+def test_b10_after_a_reboot_resume_goes_on_with_the_conversation(team: Team) -> None:
+    amy = team.run(prompt="Remember the word heron. [[say noted]]")
+    amy.wait_said("noted")
+    before = amy.conversation
+    rebooted(team.pen)
+    assert "ended (reboot)" in team.cli("list").out
+    ran = team.cli("resume")
+    assert ran.code == 0, ran.err
+    amy.wait("idle")
+    assert amy.conversation == before
+    amy.submit("[[say and again]]")
+    amy.wait_said("and again")
+    assert "heron" in json.dumps(team.claude.model.turns[-1].body)
+
+
+@pytest.mark.storm
+def test_r5_run_of_a_stopped_name_says_that_a_new_conversation_begins(team: Team) -> None:
+    amy = team.run(prompt="[[say noted]]")
+    amy.wait_said("noted")
+    first = amy.conversation
+    words = ["run", "--role", "worker", "--name", "amy", "--detach"]
+    team.pen.stop("amy", 5)
+    resumed = team.cli(*words, "--resume")
+    assert (resumed.code, resumed.err, amy.conversation) == (0, "", first)
+    team.pen.stop("amy", 5)
+    anew = team.cli(*words)
+    again = f"bullpen run --role worker --name amy --resume {first}"
+    assert "amy begins a new conversation · to go on with the last one instead" in anew.err
+    assert f"bullpen stop amy, then {again}\n" in anew.err
+    assert amy.conversation != first
+    # and that is what it does
+    team.pen.stop("amy", 5)
+    back = team.cli(*again.split()[1:], "--detach")
+    assert (back.code, amy.conversation) == (0, first), back.err
+
+
+@pytest.mark.storm
 def test_e3_run_under_a_used_name_begins_a_new_conversation_unless_told_to_resume(
     team: Team,
 ) -> None:
@@ -71,6 +112,62 @@ def test_e3_resume_without_a_conversation_is_refused(both: Team) -> None:
     assert both.pen.agents() == {}
 
 
+def test_e3_a_conversation_whose_transcript_is_gone_is_not_resumed_as_another(both: Team) -> None:
+    amy = both.run(prompt="[[say noted]]")
+    amy.wait_said("noted")
+    both.pen.stop("amy", 5)
+    for path in both.claude.config.glob("projects/*/*.jsonl"):
+        path.unlink()
+    with pytest.raises(BullpenError, match="its transcript is gone"):
+        both.run(resume=True)
+    both.run(prompt="[[say a new one]]")
+    amy.wait_said("a new one")
+
+
+def test_b8_a_restart_whose_transcript_is_gone_says_so(both: Team) -> None:
+    amy = both.run(prompt="[[say noted]]")
+    amy.wait_said("noted")
+    first = amy.conversation
+    both.pen.stop("amy", 5)
+    for path in both.claude.config.glob("projects/*/*.jsonl"):
+        path.unlink()
+    ran = both.cli("restart", "amy")
+    assert "a new conversation, the last one is not there" in ran.out, ran.err
+    assert amy.conversation != first
+    (event,) = both.pen.events("amy", "agent.conversation_lost")
+    assert event["conversation"] == first
+    wait_until(lambda: f"its conversation {first} is gone" in both.cli("inbox").out)
+
+
+def test_b8_a_restart_of_an_agent_to_which_nothing_was_said_tells_of_no_loss(both: Team) -> None:
+    both.run()
+    wait_until(lambda: both.pen.state("amy") == "idle")
+    both.pen.stop("amy", 5)
+    ran = both.cli("restart", "amy")
+    assert (ran.code, "conversation" in ran.out) == (0, False), ran
+    assert both.pen.events("amy", "agent.conversation_lost") == []
+
+
+def test_r5_at_a_terminal_run_of_a_stopped_name_asks_before_a_new_conversation_begins(
+    both: Team,
+) -> None:
+    amy = both.run(prompt="[[say noted]]")
+    amy.wait_said("noted")
+    first = amy.conversation
+    env = {**both.pen.env, "BULLPEN_DIR": str(both.pen.root)}
+    for answer, goes_on in (("\n", True), ("n\n", False)):
+        both.pen.stop("amy", 5)
+        person = AtTerminal("run", "--role", "worker", "--name", "amy", **env)
+        person.expect("amy has a conversation. Go on with it? [Y/n]")
+        person.type(answer)
+        wait_until(lambda: bool(both.pen.agents()["amy"]["running"]))
+        assert (amy.conversation == first) == goes_on
+        person.expect("leaves · amy goes on")  # attached
+        person.type("\x1c")
+        assert person.end() == 0
+        assert ("begins a new conversation" in person.text) != goes_on
+
+
 @pytest.mark.storm
 def test_s1_clear_begins_a_conversation_which_is_followed_and_resumed(team: Team) -> None:
     amy = team.run(prompt="The word is heron. [[say noted]]")
@@ -92,6 +189,7 @@ def test_s1_clear_begins_a_conversation_which_is_followed_and_resumed(team: Team
     assert "heron" not in said
 
 
+@pytest.mark.storm
 def test_e6_killed_and_restarted_it_goes_on_with_the_conversation(team: Team) -> None:
     amy = team.run(prompt="The word is heron. [[say noted]]")
     amy.wait_said("noted")
@@ -166,6 +264,21 @@ def test_r1_what_a_role_says_reaches_the_model(team: Team, tmp_path: Path) -> No
 
 
 @pytest.mark.storm
+def test_w9_a_persona_reaches_the_model_and_is_not_in_the_tree(team: Team) -> None:
+    make_repo(team.claude.work)
+    directory = team.pen.root / "roles" / "boss"
+    directory.mkdir()
+    role = {"name": "boss", "instructions": "Write little.", "worktree": {"enabled": True}}
+    (directory / "role.yaml").write_text(json.dumps(role))
+    (directory / "CLAUDE.md").write_text("# You lead the herons.\n")
+    amy = team.run("boss", prompt="[[say noted]]")
+    amy.wait_said("noted")
+    system = json.dumps(team.claude.model.turns[-1].body["system"])
+    assert system.index("You lead the herons.") < system.index("Write little.")
+    assert not list((team.pen.root / "worktrees" / "amy").glob("CLAUDE*"))
+
+
+@pytest.mark.storm
 def test_r1_a_system_prompt_takes_the_place_of_the_engines(team: Team) -> None:
     team.role("worker", system_prompt="You are a heron.")
     amy = team.run(prompt="[[say caw]]")
@@ -200,9 +313,9 @@ def test_e2_a_running_claude_loses_nothing_when_another_starts(team: Team) -> No
 HOOKED = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": ""}]}]}}
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("is_trusted", [False, True])
-def test_e3_a_repositorys_own_hooks_run_only_if_it_is_trusted(
+def test_e3_a_repositorys_texts_reach_the_model_and_its_hooks_run_only_if_it_is_trusted(
     team: Team, tmp_path: Path, is_trusted: bool
 ) -> None:
     mark = tmp_path / "planted"
@@ -210,12 +323,21 @@ def test_e3_a_repositorys_own_hooks_run_only_if_it_is_trusted(
     directory.mkdir()
     hooked = json.dumps(HOOKED).replace('"command": ""', f'"command": "touch {mark}"')
     (directory / "settings.json").write_text(hooked)
+    (team.claude.work / "CLAUDE.md").write_text("Think of herons.\n@AGENTS.md\n")
+    (team.claude.work / "AGENTS.md").write_text("And of cranes.\n")
     if is_trusted:
         ran = team.cli("trust", str(team.claude.work))
         assert ran.code == 0, ran.err
     amy = team.run(prompt="[[say hi]]")
     amy.wait_said("hi")
+    assert amy.shown["not_used"] == ([] if is_trusted else [".claude/settings.json"])
+    team.pen.stop("amy", 5)  # Bullpen itself has answered Claude Code's trust dialog by now
+    team.run(prompt="[[say again]]")
+    amy.wait_said("again")
     assert mark.exists() == is_trusted
+    said = json.dumps(team.claude.model.turns[-1].body)
+    assert "Think of herons." in said
+    assert "And of cranes." in said
 
 
 @pytest.mark.storm
@@ -251,6 +373,29 @@ def test_r5_a_claude_that_is_held_as_it_is_is_observed(team: Team) -> None:
     amy.wait("idle")
     assert amy.conversation
     assert amy.explained()["decided_by"] == "engine state file"
+
+
+WRITTEN_OVER = """
+from pathlib import Path
+from bullpen.hub.holders.factory import Factory
+
+hold = Factory.hold
+
+async def hold_late(self, fields):
+    Path({file!r}).write_text("{{}}")  # as by one that had read it before
+    return await hold(self, fields)
+
+Factory.hold = hold_late
+"""
+
+
+def test_e2_starts_without_a_dialog_although_another_claude_wrote_its_file_anew(both: Team) -> None:
+    file = both.claude.config / ".claude.json"
+    change_hub(both.pen, WRITTEN_OVER.format(file=str(file)))
+    amy = both.run()
+    amy.wait("idle")
+    work = json.loads(file.read_text())["projects"][str(both.claude.work)]
+    assert work["hasTrustDialogAccepted"] is True
 
 
 def test_e3_a_missing_program_is_said_and_leaves_nothing(both: Team) -> None:

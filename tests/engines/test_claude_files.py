@@ -3,17 +3,20 @@
 import json
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bullpen.engines import get_engine
+from bullpen.engines import Start, get_engine
 from bullpen.engines.claude import config, limits
+from bullpen.engines.claude.failures import find_failure
 from bullpen.engines.claude.settings import TOLD, check
-from bullpen.engines.lines import Outcome
+from bullpen.engines.lines import RunOutcome
 from bullpen.errors import BullpenError, Kind
+from bullpen.model.role import Role
 from bullpen.model.state import Blocked, Idle, Working
 from tests.engines.starts import KEYS, agent_of, start_of
 
@@ -38,7 +41,21 @@ def test_e3_a_repositorys_own_settings_count_only_if_it_is_trusted(
     prepared = getattr(CLAUDE, way)(start)
     assert flag(prepared.argv, "--setting-sources") == "user"
     trusted = getattr(CLAUDE, way)(replace(start, is_trusted=True))
-    assert "--setting-sources" not in trusted.argv
+    assert not {"--setting-sources", "--add-dir"} & set(trusted.argv)
+
+
+def test_e3_servers_of_a_trusted_repository_stand_beside_ours(tmp_path: Path) -> None:
+    start = replace(start_of(tmp_path, "claude"), servers={"bullpen": "http://127.0.0.1:7/mcp"})
+    of_repo = {"mcpServers": {"own": {"command": "x"}, "bullpen": {"command": "planted"}}}
+    Path(start.cwd, ".mcp.json").write_text(json.dumps(of_repo))
+    file = start.session / "mcp.json"
+    for is_trusted, names in ((False, {"bullpen"}), (True, {"bullpen", "own"})):
+        prepared = CLAUDE.prepare(start)
+        file.write_text(prepared.files["mcp.json"])
+        CLAUDE.make_ready(replace(start, is_trusted=is_trusted), prepared)
+        servers = json.loads(file.read_text())["mcpServers"]
+        assert servers.keys() == names
+        assert servers["bullpen"]["url"] == "http://127.0.0.1:7/mcp"
 
 
 @pytest.mark.parametrize("way", ["prepare", "prepare_run"])
@@ -51,6 +68,52 @@ def test_e6_no_server_of_tools_but_those_that_it_was_given(way: str, tmp_path: P
     assert servers["bullpen"]["url"] == "http://127.0.0.1:7/mcp"
     # Longer than the five minutes after which a silent call would be cut.
     assert servers["bullpen"]["timeout"] == 24 * 3600 * 1000
+
+
+def bare(start: Start) -> Start:
+    """Nobody is logged in."""
+    return replace(start, env={"PATH": start.env["PATH"]})
+
+
+def write(path: Path, **content: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+
+
+WAYS: dict[str, Callable[[Start], Start | None]] = {
+    "a key in the environment": lambda s: replace(s, env={**s.env, "ANTHROPIC_API_KEY": "k"}),
+    "a gateway": lambda s: replace(s, env={**s.env, "ANTHROPIC_BASE_URL": "http://x"}),
+    "a token": lambda s: replace(s, env={**s.env, "CLAUDE_CODE_OAUTH_TOKEN": "t"}),
+    "an own login": lambda s: write(s.person / ".claude/.credentials.json"),
+    "a login of the home": lambda s: write(s.home / "claude-config/default/.credentials.json"),
+    "a kept key": lambda s: write(s.person / ".claude.json", primaryApiKey="k"),
+    "a helper": lambda s: write(s.person / ".claude/settings.json", apiKeyHelper="x"),
+    "a variable in settings": lambda s: write(
+        s.person / ".claude/settings.json", env={"ANTHROPIC_AUTH_TOKEN": "t"}
+    ),
+    "the role's helper": lambda s: replace(
+        s, role=Role(name="worker", settings={"apiKeyHelper": "x"})
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_e2_claude_without_any_login_is_refused_at_its_start(way: str, tmp_path: Path) -> None:
+    start = bare(start_of(tmp_path, "claude"))
+    for prepare in (CLAUDE.prepare, CLAUDE.prepare_run, CLAUDE.check_login):
+        with pytest.raises(BullpenError, match="nobody is logged in to Claude Code") as raised:
+            prepare(start)
+        assert raised.value.hint.startswith("bullpen auth claude")
+    start = WAYS[way](start) or start
+    assert CLAUDE.prepare(start).argv
+
+
+def test_e2_a_repositorys_helper_counts_if_it_is_trusted(tmp_path: Path) -> None:
+    start = bare(start_of(tmp_path, "claude"))
+    write(Path(start.cwd) / ".claude/settings.json", apiKeyHelper="x")
+    with pytest.raises(BullpenError, match="nobody is logged in"):
+        CLAUDE.check_login(start)
+    CLAUDE.check_login(replace(start, is_trusted=True))
 
 
 def test_x4_questions_are_left_out_inside_walls_only(tmp_path: Path) -> None:
@@ -111,6 +174,7 @@ def test_q3_a_permission_is_waited_for_a_day_and_a_hook_is_not(tmp_path: Path) -
     assert {*TOLD, "SessionStart", "PermissionRequest"} == made["hooks"].keys()
     seconds = {event: each[-1]["hooks"][0]["timeout"] for event, each in made["hooks"].items()}
     assert seconds.pop("PermissionRequest") == 24 * 3600
+    assert seconds.pop("UserPromptSubmit") == 30  # the first waits for the tools
     assert set(seconds.values()) == {5}
 
 
@@ -140,7 +204,7 @@ def test_e2_a_key_that_was_once_rejected_is_approved_and_the_rest_stays() -> Non
     }
     assert after["projects"] == {
         "/other": {"allowedTools": ["a"]},
-        "/work": {"history": [1], "hasTrustDialogAccepted": True},
+        "/work": {"history": [1], "hasTrustDialogAccepted": True, "acceptedByBullpen": True},
     }
     assert after["theme"] == "dark"
     assert after["hasCompletedOnboarding"] is True
@@ -210,10 +274,10 @@ def test_e6_only_a_conversation_with_a_prompt_in_it_is_resumed(
     file = start.person / f".claude/projects/-work/{CONVERSATION}.jsonl"
     file.parent.mkdir(parents=True)
     file.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"type":"us')
-    prepared = CLAUDE.prepare(start)
-    assert ("--resume" in prepared.argv) == resumes
-    assert ("--session-id" in prepared.argv) != resumes
-    assert (prepared.conversation == CONVERSATION) == resumes
+    assert CLAUDE.has_conversation(start) == resumes
+    going_on, new = CLAUDE.prepare(start), CLAUDE.prepare(replace(start, conversation=""))
+    assert flag(going_on.argv, "--resume") == going_on.conversation == CONVERSATION
+    assert flag(new.argv, "--session-id") == new.conversation != CONVERSATION
 
 
 # -- what it says of itself ------------------------------------------------------------------
@@ -315,8 +379,8 @@ def test_g2_a_transcript_that_is_a_little_older_than_the_message_is_looked_at(
 def test_t9_which_failures_pass_by_themselves(fields: dict[str, Any], is_retryable: bool) -> None:
     line = {"type": "result", "is_error": True, "terminal_reason": "api_error", **fields}
     (ended,) = CLAUDE.read_line(json.dumps(line).encode())
-    assert isinstance(ended, Outcome)
-    assert (ended.fault, ended.is_retryable) == ("claude_error", is_retryable)
+    assert isinstance(ended, RunOutcome)
+    assert (ended.fault, ended.is_retryable) == ("engine_error", is_retryable)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +393,7 @@ def test_t9_which_failures_pass_by_themselves(fields: dict[str, Any], is_retryab
 )
 def test_e4_what_kind_of_failure_it_was(fields: dict[str, Any], fault: str) -> None:
     (ended,) = CLAUDE.read_line(json.dumps({"type": "result", "is_error": True, **fields}).encode())
-    assert isinstance(ended, Outcome)
+    assert isinstance(ended, RunOutcome)
     assert (ended.fault, ended.is_retryable) == (fault, False)
 
 
@@ -337,3 +401,21 @@ def test_o3_the_minute_that_is_just_running_is_meant() -> None:
     noon = 12 * 3600.0
     assert limits.find_reset("resets 12pm (UTC)", noon + 30) == noon + 60
     assert limits.find_reset("resets 12pm (UTC)", noon + 61) == noon + 60 + 86400
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "why"),
+    [
+        ("authentication_failed", "Not logged in · Please run /login", "not logged in"),
+        ("authentication_failed", "Please run /login · API Error: 401 x", "login refused, API 401"),
+        ("server_error", "API Error: 500 x. This is a server-side issue", "API 500"),
+        ("billing_error", "Credit balance is too low", "billing error"),
+        ("unknown", "fetch failed", "API error"),
+        ("\x1b[31m", "", "API error"),
+        (["odd"], {"odd": 1}, "API error"),
+        ("rate_limit", "API Error: 429", ""),
+    ],
+)
+def test_s3_why_a_turn_failed_in_a_few_words(kind: object, shown: object, why: str) -> None:
+    hook = {"hook_event_name": "StopFailure", "error": kind, "last_assistant_message": shown}
+    assert find_failure(hook) == why

@@ -5,6 +5,7 @@ import os
 import pwd
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from bullpen.engines import get_engine
 from bullpen.engines.codex.config import make_config
 from bullpen.engines.codex.rules import make_rules
 from bullpen.engines.codex.toml import to_toml
-from bullpen.engines.lines import Begun, Outcome, Said, Used
+from bullpen.engines.lines import RunOutcome, TextSaid, ToolUsed, TurnBegun
 from bullpen.errors import BullpenError
 from bullpen.model.role import Role
 from bullpen.model.state import Idle, Working
@@ -104,6 +105,7 @@ def test_q3_what_needs_a_person_waits_in_the_inbox(team: Team) -> None:
     made = team.claude.work / "made"
     amy = team.run(prompt=f'[[tool exec_command {{"cmd":"touch made",{ESCALATED}}} ; say done]]')
     amy.wait("blocked (permission: Bash)")
+    amy.wait_listed()
     assert not made.exists()
     ran = team.cli("approve", "1")
     assert ran.code == 0, ran.err
@@ -115,6 +117,7 @@ def test_q3_a_refusal_from_the_inbox_reaches_the_model(team: Team) -> None:
     team.role("worker", settings={"sandbox_mode": "read-only"})
     amy = team.run(prompt=f'[[tool exec_command {{"cmd":"touch made",{ESCALATED}}} ; say done]]')
     amy.wait("blocked (permission: Bash)")
+    amy.wait_listed()
     ran = team.cli("deny", "1", "--reason", "herons nest here")
     assert ran.code == 0, ran.err
     amy.wait_said("done")
@@ -154,13 +157,35 @@ def test_e7_a_repositorys_own_settings_are_used_only_if_it_is_trusted(team: Team
     directory.mkdir()
     team.run(name="bob")  # an empty one says nothing: Codex's own sandbox makes some
     (directory / "config.toml").write_text('model = "planted"\n')
-    with pytest.raises(BullpenError, match="is not trusted: Codex would run what it says"):
+    with pytest.raises(BullpenError, match="is not trusted, and Codex would stop at a dialog"):
         team.run()
     assert list(team.pen.agents()) == ["bob"]
     assert team.cli("trust", str(team.claude.work)).code == 0
     amy = team.run(prompt="[[say hi]]")
     amy.wait_said("hi")
     assert team.claude.model.turns[-1].body["model"] == "planted"
+
+
+@pytest.mark.parametrize("below", [".", "src"])
+def test_e7_a_run_leaves_out_settings_that_nobody_trusts_and_reads_the_texts(
+    headless: Headless, tmp_path: Path, below: str
+) -> None:
+    work, hooked, planted = headless.program.work, tmp_path / "hooked", tmp_path / "planted"
+    (work / ".git").mkdir()
+    (work / ".codex").mkdir()
+    (work / below).mkdir(exist_ok=True)
+    server = f'[mcp_servers.x]\ncommand = "touch"\nargs = ["{planted}"]\n'
+    (work / ".codex/config.toml").write_text(f'model = "planted"\n{server}')
+    (work / "AGENTS.md").write_text("Think of herons.")
+    start = replace(headless.start("[[say hi]]"), hook=("touch", str(hooked)))
+    headless.program.work = work / below
+    ran, _ = headless.run(replace(start, cwd=str(work / below)))
+    assert ran.code == 0, ran.err
+    body = headless.model.turns[-1].body
+    assert body["model"] != "planted"
+    assert json.dumps(body).count("Think of herons.") == 1
+    assert not planted.exists()
+    assert hooked.exists(), "hooks of ours go on"
 
 
 def test_e7_starts_in_a_worktree_without_a_dialog(team: Team) -> None:
@@ -226,17 +251,19 @@ def test_o1_what_it_reports_is_what_the_model_counted(team: Team) -> None:
         rows = team.pen.client().get("usage")["rows"]
         return next((row["used"] for row in rows if row["name"] == "amy"), {})
 
-    answered = [asked for asked in model.requests if asked.usage != (0, 0)]
-    wait_until(lambda: used().get("requests") == len(answered) and used().get("tool_calls"), 40)
+    def is_counted() -> bool:
+        """All that the model has answered so far; what it asks for by itself may come later."""
+        answered = [asked for asked in model.requests if asked.usage != (0, 0)]
+        found = used()
+        spent = (found.get("input"), found.get("output"))
+        return spent == model.usage and found["requests"] == len(answered) and found["tool_calls"]
+
+    wait_until(is_counted, 120)
     found = used()
-    assert (found["input"], found["output"]) == model.usage
     assert (found["tool_calls"], found["usd"]) == (1, 0)
-    assert 0.5 <= found["tool_seconds"] < 10
+    assert 0.5 <= found["tool_seconds"] < 60
     assert team.pen.stop("amy", 15)["words"].startswith("exited")
-    assert (
-        used()["input"],
-        used()["output"],
-    ) == model.usage  # what it sends at its end adds nothing
+    wait_until(is_counted)  # what it sends at its end adds nothing
 
 
 def test_k_stop_ends_it(team: Team) -> None:
@@ -399,27 +426,27 @@ def test_e7_a_headless_run_succeeds_uses_a_tool_and_is_continued(headless: Headl
     ran, lines = headless.run(headless.start(script))
     assert ran.code == 0, ran.err
     begun = lines[0]
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnBegun)
     shell = pwd.getpwuid(os.getuid()).pw_shell
-    assert lines[1:3] == [Used("Bash", f"{shell} -lc 'echo hi'"), Said("done")]
-    assert lines[3:] == [Outcome("", "", "", input_tokens=200, output_tokens=20)]
+    assert lines[1:3] == [ToolUsed("Bash", f"{shell} -lc 'echo hi'"), TextSaid("done")]
+    assert lines[3:] == [RunOutcome("", "", "", input_tokens=200, output_tokens=20)]
     ran, lines = headless.run(headless.start("[[say again]]", begun.conversation))
-    assert (ran.code, lines[0], lines[1]) == (0, begun, Said("again"))
+    assert (ran.code, lines[0], lines[1]) == (0, begun, TextSaid("again"))
     assert "heron" in json.dumps(headless.program.model.turns[-1].body)
 
 
 def test_e7_a_long_prompt_is_taken_whole(headless: Headless) -> None:
     ran, lines = headless.run(headless.start("word " * 60_000 + "[[say read]]"))
-    assert (ran.code, lines[1]) == (0, Said("read"))
+    assert (ran.code, lines[1]) == (0, TextSaid("read"))
 
 
-@pytest.mark.parametrize(("status", "fault"), [(401, "claude_error"), (429, "rate_limit")])
+@pytest.mark.parametrize(("status", "fault"), [(401, "engine_error"), (429, "rate_limit")])
 def test_e7_a_headless_run_that_the_api_refuses_has_failed(
     headless: Headless, status: int, fault: str
 ) -> None:
     ran, lines = headless.run(headless.start(f"[[status {status}]]"))
     assert ran.code == 1
-    assert isinstance(lines[-1], Outcome)
+    assert isinstance(lines[-1], RunOutcome)
     assert lines[-1].fault == fault
     assert str(status) in lines[-1].why
 
@@ -433,5 +460,5 @@ def test_e7_a_headless_run_calls_a_tool_of_a_server(headless: Headless) -> None:
     assert ran.code == 0, ran.err
     assert [call["arguments"] for call in tools.called] == [{"note": "x"}]
     assert tools.refused == 0
-    assert Used("mcp__fleet__whoami") in lines
+    assert ToolUsed("mcp__fleet__whoami") in lines
     assert "amy the heron" in json.dumps(headless.program.model.turns[-1].body)

@@ -8,16 +8,28 @@ import unicodedata
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bullpen.cli.doctor import engines as doctor
 from bullpen.engines import ENGINES, Engine, Prepared, Start
 from bullpen.engines.base import Reader
-from bullpen.engines.lines import Begun, Outcome, Said, Spent, Used, outcome_of_exit
+from bullpen.engines.lines import (
+    RunOutcome,
+    TextSaid,
+    TokensSpent,
+    ToolUsed,
+    TurnBegun,
+    outcome_of_exit,
+)
+from bullpen.engines.versions import PROGRAMS
 from bullpen.errors import BullpenError, Kind
+from bullpen.home import credentials
+from bullpen.hub.agents.program import resolve_conversation
+from bullpen.model import role as role_model
 from bullpen.model.role import Role
 from bullpen.model.state import Idle
 
@@ -80,6 +92,13 @@ def merged_env(start: Start, prepared: Prepared) -> dict[str, str]:
     return {**start.env, **prepared.env, **start.role.env}
 
 
+@talking
+def test_an_engine_is_in_every_table_that_the_recipe_names(engine: Engine) -> None:
+    """CONTRIBUTING, "A new engine"."""
+    for table in (PROGRAMS, credentials.LOGINS, doctor.LOG_IN):
+        assert engine.name in table
+
+
 # -- starts ----------------------------------------------------------------------------------
 
 
@@ -87,6 +106,7 @@ def test_e1_the_table_knows_each_engine_by_its_name() -> None:
     assert {name: engine.name for name, engine in ENGINES.items()} == {
         name: name for name in ("claude", "gemini", "codex", "command")
     }
+    assert set(ENGINES) == set(get_args(role_model.Engine)) == set(role_model.PERMISSION_MODES)
     for engine in ENGINES.values():
         assert isinstance(engine.missing, str)
         assert all(isinstance(text, str) and text for text in engine.lacks)
@@ -128,6 +148,18 @@ def test_a_start_names_a_program_and_files_of_the_session(
     for word in fields.values():
         assert word in whole
     assert "some-model" in json.dumps([prepared.argv, dict(prepared.files)])
+
+
+@talking
+@way
+def test_b6_what_it_is_told_is_in_no_command_line(
+    engine: Engine, given_start: Start, way: str
+) -> None:
+    """Every user of the machine reads command lines."""
+    texts = {"instructions": "Always heron.", "system_prompt": "You are a wader."}
+    start = for_engine(given_start, engine, "the first prompt", **texts)
+    argv = " ".join(getattr(engine, way)(start).argv)
+    assert [text for text in (*texts.values(), "the first prompt") if text in argv] == []
 
 
 @talking
@@ -241,7 +273,7 @@ def test_a_conversation_that_left_nothing_is_not_resumed(
     engine: Engine, given_start: Start, way: str
 ) -> None:
     gone = "01a1e29b-4f8e-7c21-82ad-fdfff48671aa"
-    start = replace(for_engine(given_start, engine, "x"), conversation=gone)
+    start = resolve_conversation(engine, for_engine(given_start, engine, "x"), gone)
     prepared = getattr(engine, way)(start)
     assert prepared.conversation != gone
     assert gone not in prepared.argv
@@ -305,6 +337,18 @@ def test_a_missing_program_is_said_with_the_way_to_get_it(
 
 
 @talking
+@pytest.mark.parametrize("way", ["prepare", "prepare_run", "check_login"])
+def test_e2_a_missing_program_is_said_before_a_missing_login(
+    engine: Engine, given_start: Start, tmp_path: Path, way: str
+) -> None:
+    """`bullpen auth` would be of no use yet."""
+    start = replace(given_start, env={"PATH": str(tmp_path / "nowhere")})
+    with pytest.raises(BullpenError, match=f"{engine.name} is not installed") as raised:
+        getattr(engine, way)(for_engine(start, engine))
+    assert (raised.value.hint or "").startswith("npm install -g ")
+
+
+@talking
 def test_a_sandboxed_run_asks_nobody(engine: Engine, given_start: Start) -> None:
     start = replace(for_engine(given_start, engine, "x"), is_sandboxed=True)
     prepared = engine.prepare_run(start)
@@ -349,7 +393,7 @@ def test_x2_a_sandboxed_engine_finds_all_it_needs_in_directories_of_its_own(
         assert own.is_dir()
         assert not own.is_symlink()
         assert any(str(own) == value for value in prepared.env.values())
-        assert prepared.state_files.startswith(f"{own}/")
+        assert engine.state_files(start).startswith(f"{own}/")
         assert [path for path in own.rglob("*") if path.is_symlink()] == []
         shown = "".join(_tree(own).values())
         logins = ("login", "claude key", "secret of", *KEYS.values())
@@ -428,8 +472,8 @@ def test_a_plain_programs_task_is_its_input(given_start: Start) -> None:
     (file,) = prepared.run_files
     assert prepared.run_files[file] == "do ? it"
     assert str(start.run / file) in prepared.argv
-    assert engine.read_line(b"a line\r") == (Said("a line", is_line=True),)
-    assert [engine.outcome_of_exit(code, None, "").fault for code in (0, 1)] == ["", "claude_error"]
+    assert engine.read_line(b"a line\r") == (TextSaid("a line", is_line=True),)
+    assert [engine.outcome_of_exit(code, None, "").fault for code in (0, 1)] == ["", "engine_error"]
 
 
 # -- what comes back -------------------------------------------------------------------------
@@ -529,7 +573,7 @@ def test_a_line_that_says_nothing_of_success_is_none(
     engine: Engine, fields: dict[str, Any], kind: str
 ) -> None:
     lines = engine.read_line(json.dumps({**fields, "type": kind}).encode())
-    ended = [line for line in lines if isinstance(line, Outcome)]
+    ended = [line for line in lines if isinstance(line, RunOutcome)]
     assert all(line.fault for line in ended if line.is_retryable)
     says_so = kind == "turn.completed" or fields.get("status") == "success"
     if not says_so and fields.get("is_error") is not False:
@@ -551,7 +595,8 @@ def test_what_is_typed_holds_no_control_character_of_the_text(engine: Engine, te
 
 # -- recorded from the programs themselves ---------------------------------------------------
 
-recordings = pytest.mark.parametrize("name", sorted(path.name for path in SAMPLES.iterdir()))
+hooked = sorted(path.parent.name for path in SAMPLES.glob("*/hooks.jsonl"))
+recordings = pytest.mark.parametrize("name", hooked)
 
 
 @recordings
@@ -567,7 +612,7 @@ def test_recorded_hooks_name_their_conversation_and_end_idle(name: str) -> None:
 # How each recorded run ended: a new recording needs a line here.
 ENDS = {
     "codex/run-401.jsonl": (
-        "claude_error",
+        "engine_error",
         "unexpected status 401 Unauthorized: scripted 401, url: http://127.0.0.1:1/v1/responses",
     ),
     "codex/run-429.jsonl": (
@@ -576,7 +621,7 @@ ENDS = {
     ),
     "codex/run-ok.jsonl": ("", ""),
     "gemini/run-401.jsonl": (
-        "claude_error",
+        "engine_error",
         '[API Error: {"error":{"code":401,"message":"scripted 401","status":"UNAUTHENTICATED"}}]',
     ),
     "gemini/run-ok.jsonl": ("", ""),
@@ -592,9 +637,9 @@ def test_recorded_runs_end_as_they_did(file: str, end: tuple[str, str]) -> None:
     engine = ENGINES[Path(file).parent.name]
     lines = (SAMPLES / file).read_bytes().splitlines()
     told = [said for line in lines for said in engine.read_line(line)]
-    assert isinstance(told[0], Begun)
+    assert isinstance(told[0], TurnBegun)
     assert UUID.fullmatch(told[0].conversation)
-    (outcome,) = [said for said in told if isinstance(said, Outcome)]
+    (outcome,) = [said for said in told if isinstance(said, RunOutcome)]
     assert outcome is told[-1]
     assert (outcome.fault, outcome.why) == end
     assert not outcome.is_retryable
@@ -608,14 +653,14 @@ def test_t8_what_a_tool_is_used_on_is_told_in_a_line() -> None:
         for name in ("codex", "gemini")
         for line in (SAMPLES / name / "run-ok.jsonl").read_bytes().splitlines()
         for said in ENGINES[name].read_line(line)
-        if isinstance(said, Used)
+        if isinstance(said, ToolUsed)
     ]
     assert used == [
-        Used("Bash", "/bin/bash -lc 'echo hi'"),
-        Used("mcp__fleet__whoami"),
-        Used("run_shell_command", "echo hi"),
-        Used("run_shell_command", "touch x"),
-        Used("mcp_fleet_whoami"),
+        ToolUsed("Bash", "/bin/bash -lc 'echo hi'"),
+        ToolUsed("mcp__fleet__whoami"),
+        ToolUsed("run_shell_command", "echo hi"),
+        ToolUsed("run_shell_command", "touch x"),
+        ToolUsed("mcp_fleet_whoami"),
     ]
 
 
@@ -638,7 +683,7 @@ def test_a_detail_is_one_short_line_whatever_the_model_wrote(
         "gemini": {"type": "tool_use", "tool_name": "x", "parameters": {"command": command}},
     }
     [used] = engine.read_line(json.dumps(calls[engine.name]).encode())
-    assert isinstance(used, Used)
+    assert isinstance(used, ToolUsed)
     assert len(used.detail) <= 200
     assert used.detail.isprintable()
     used.detail.encode()
@@ -654,36 +699,42 @@ def test_t8_what_an_answer_used_is_counted_once() -> None:
     reader = Reader(ENGINES["claude"])
     lines = [line("m1", text), line("m1", tool), line("m2", text, 3)]
     told = [said for each in lines for said in reader.read(each)]
-    assert told == [Spent(12, 1, "m1"), Said("hi"), Used("Bash"), Spent(12, 3, "m2"), Said("hi")]
+    assert told == [
+        TokensSpent(12, 1, "m1"),
+        TextSaid("hi"),
+        ToolUsed("Bash"),
+        TokensSpent(12, 3, "m2"),
+        TextSaid("hi"),
+    ]
     again = Reader(ENGINES["claude"])  # of another run, or of the same after a restart
-    assert again.read(lines[1]) == (Spent(12, 1, "m1"), Used("Bash"))
+    assert again.read(lines[1]) == (TokensSpent(12, 1, "m1"), ToolUsed("Bash"))
 
 
 # As the programs said it to the fakes of their APIs.
 FAILED = {
     "codex": [
-        ("unexpected status 403 Forbidden: scripted 403, url: http://x", "claude_error", False),
-        ('{"error": {"message": "scripted 400", "code": null}}', "claude_error", False),
+        ("unexpected status 403 Forbidden: scripted 403, url: http://x", "engine_error", False),
+        ('{"error": {"message": "scripted 400", "code": null}}', "engine_error", False),
         ("exceeded retry limit, last status: 429 Too Many Requests", "rate_limit", False),
-        ("exceeded retry limit, last status: 500 Internal", "claude_error", True),
-        ("unexpected status 503 Service Unavailable: scripted 503", "claude_error", True),
+        ("exceeded retry limit, last status: 500 Internal", "engine_error", True),
+        ("unexpected status 503 Service Unavailable: scripted 503", "engine_error", True),
         (
             "We\u2019re currently experiencing high demand, which may cause temporary errors.",
-            "claude_error",
+            "engine_error",
             True,
         ),
         (
             "stream disconnected before completion: Transport error: network error: error decoding",
-            "claude_error",
+            "engine_error",
             True,
         ),
-        ("Codex ran out of room in the model's context window.", "claude_error", False),
+        ("Codex ran out of room in the model's context window.", "engine_error", False),
     ],
     "gemini": [
-        ('[API Error: {"error":{"code":400,"message":"scripted 400"}}]', "claude_error", False),
-        ('[API Error: {"error":{"code":403,"message":"scripted 403"}}]', "claude_error", False),
-        ('[API Error: {"error":{"code":500,"message":"scripted 500"}}]', "claude_error", True),
-        ("[API Error: scripted 503]", "claude_error", True),
+        ('[API Error: {"error":{"code":400,"message":"scripted 400"}}]', "engine_error", False),
+        ('[API Error: {"error":{"code":403,"message":"scripted 403"}}]', "engine_error", False),
+        ('[API Error: {"error":{"code":500,"message":"scripted 500"}}]', "engine_error", True),
+        ("[API Error: scripted 503]", "engine_error", True),
         (
             "[API Error: scripted 429]\nPlease wait and try again later. To increase your limits,"
             " request a quota increase through AI Studio",
@@ -692,11 +743,11 @@ FAILED = {
         ),
         (
             "[API Error: exception TypeError: fetch failed sending request]",
-            "claude_error",
+            "engine_error",
             True,
         ),
-        ("Reached max session turns for this session.", "claude_error", False),
-        ("", "claude_error", True),  # an answer that broke off
+        ("Reached max session turns for this session.", "engine_error", False),
+        ("", "engine_error", True),  # an answer that broke off
     ],
 }
 
@@ -711,7 +762,7 @@ def test_t9_which_failures_pass_by_themselves(
     error = {"message": why} if why else None
     line = {"type": "turn.failed" if name == "codex" else "result", "status": "error"}
     [ended] = ENGINES[name].read_line(json.dumps({**line, "error": error}).encode())
-    assert isinstance(ended, Outcome)
+    assert isinstance(ended, RunOutcome)
     assert (ended.fault, ended.is_retryable) == (fault, is_retryable)
 
 
@@ -738,7 +789,7 @@ def test_t9_an_end_without_a_word_is_a_failure(
     code: int | None, signal: int | None, said: str, why: str, is_retryable: bool
 ) -> None:
     ended = outcome_of_exit(code, signal, said)
-    assert (ended.fault, ended.text, ended.is_retryable) == ("claude_error", "", is_retryable)
+    assert (ended.fault, ended.text, ended.is_retryable) == ("engine_error", "", is_retryable)
     assert why in ended.why
 
 
@@ -790,3 +841,25 @@ def _commands(prepared: Prepared) -> list[str]:
             for group in groups if isinstance(groups, list) else []:
                 found += [action.get("command", "") for action in group["hooks"]]
     return found
+
+
+@pytest.mark.parametrize(
+    ("name", "screen", "about"),
+    [
+        ("claude", " Is this a project you created or one\n you trust? (Like your own", "trust"),
+        ("claude", "Choose the text style that looks best with your terminal", "theme"),
+        ("claude", "Some new question\n Enter to confirm · Esc to cancel", "other"),
+        ("claude", "❯ Try 'edit x'\n  ? for shortcuts", ""),
+        ("gemini", "│ Do you trust the files │\n│ in this folder?        │", "trust"),
+        ("codex", "  Sign in with ChatGPT to use Codex", "login"),
+        (
+            "codex",
+            "  Config, hooks, and exec policies from untrusted folders stay\n  disabled. Trusted",
+            "trust",
+        ),
+        ("codex", "› Ask Codex to do anything", ""),
+        ("command", "Enter to confirm", ""),
+    ],
+)
+def test_s3_a_dialog_at_a_start_is_known_by_its_words(name: str, screen: str, about: str) -> None:
+    assert ENGINES[name].find_dialog(screen.split("\n")) == about

@@ -12,7 +12,7 @@ from bullpen.engines import get_engine
 from bullpen.engines.gemini.home import without_comments
 from bullpen.engines.gemini.rules import make_rules
 from bullpen.engines.gemini.settings import make_settings
-from bullpen.engines.lines import Begun, Denied, Outcome, Said, Used
+from bullpen.engines.lines import RunOutcome, TextSaid, ToolDenied, ToolUsed, TurnBegun
 from bullpen.errors import BullpenError
 from bullpen.model.role import Role
 from bullpen.model.state import Blocked, Idle, Working
@@ -92,6 +92,24 @@ def test_s1_a_permission_blocks_and_an_interrupt_and_an_error_end_the_turn(
 
 
 @pytest.mark.storm
+def test_q4_what_it_asks_is_answered_in_its_terminal_as_approvals_and_list_say(team: Team) -> None:
+    """A hook that waited for an answer from the inbox would keep its dialog from being shown."""
+    options = [{"label": name, "description": name} for name in ("heron", "crane")]
+    bird = {"header": "Bird", "question": "Which bird?", "type": "choice", "options": options}
+    amy = team.run(prompt=f"[[tool ask_user {json.dumps({'questions': [bird]})} ; say so be it]]")
+    amy.wait("blocked (question)")
+    amy.wait_screen("Enter to select")
+    there = "amy can only be answered in its terminal · bullpen attach amy\n"
+    assert there in team.cli("list").out
+    waiting = team.cli("approvals").out
+    assert "amy  blocked (question)" in waiting
+    assert "answer it in its terminal · bullpen attach amy" in waiting
+    amy.type("\r")
+    amy.wait_said("so be it")
+    assert team.cli("approvals").out == "nothing waits for you\n"
+
+
+@pytest.mark.storm
 def test_s1_a_refusal_in_its_dialog_is_not_told_by_any_hook(team: Team) -> None:
     """A known gap, in `lacks`: this fails when a version begins to tell."""
     amy = team.run(prompt=TOUCH)
@@ -157,7 +175,7 @@ def test_e7_a_repositorys_own_settings_are_used_only_if_it_is_trusted(
     directory.mkdir()
     hook = {"hooks": [{"type": "command", "command": f"touch {mark}"}]}
     (directory / "settings.json").write_text(json.dumps({"hooks": {"BeforeAgent": [hook]}}))
-    with pytest.raises(BullpenError, match="is not trusted: Gemini CLI would do what it says"):
+    with pytest.raises(BullpenError, match="is not trusted, and Gemini CLI would do what it says"):
         team.run()
     assert team.pen.agents() == {}
     assert team.cli("trust", str(team.claude.work)).code == 0
@@ -187,17 +205,19 @@ def test_o1_what_it_reports_is_what_the_model_counted(team: Team) -> None:
         rows = team.pen.client().get("usage")["rows"]
         return next((row["used"] for row in rows if row["name"] == "amy"), {})
 
-    answered = [asked for asked in model.requests if asked.usage != (0, 0)]
-    wait_until(lambda: used().get("requests") == len(answered) and used().get("tool_calls"), 40)
+    def is_counted() -> bool:
+        """All that the model has answered so far; what it asks for by itself may come later."""
+        answered = [asked for asked in model.requests if asked.usage != (0, 0)]
+        found = used()
+        spent = (found.get("input"), found.get("output"))
+        return spent == model.usage and found["requests"] == len(answered) and found["tool_calls"]
+
+    wait_until(is_counted, 120)
     found = used()
-    assert (found["input"], found["output"]) == model.usage
     assert (found["tool_calls"], found["usd"]) == (1, 0)
-    assert 0.5 <= found["tool_seconds"] < 10
+    assert 0.5 <= found["tool_seconds"] < 60
     assert team.pen.stop("amy", 15)["words"].startswith("exited")
-    assert (
-        used()["input"],
-        used()["output"],
-    ) == model.usage  # what it sends at its end adds nothing
+    wait_until(is_counted)  # what it sends at its end adds nothing
 
 
 @pytest.mark.storm
@@ -367,13 +387,13 @@ def test_e7_a_headless_run_succeeds_uses_tools_and_is_continued(headless: Headle
     ran, lines = headless.run(headless.start(script, permissions=rules))
     assert ran.code == 0, ran.err
     begun, shell = lines[0], "run_shell_command"
-    assert isinstance(begun, Begun)
-    used = [Used(shell, "touch made"), Used(shell, "touch never")]
-    assert lines[1:5] == [*used, Denied(shell), Said("done")]
-    assert lines[5:] == [Outcome("", "", "", input_tokens=300, output_tokens=30)]
+    assert isinstance(begun, TurnBegun)
+    used = [ToolUsed(shell, "touch made"), ToolUsed(shell, "touch never")]
+    assert lines[1:5] == [*used, ToolDenied(shell), TextSaid("done")]
+    assert lines[5:] == [RunOutcome("", "", "", input_tokens=300, output_tokens=30)]
     assert (headless.program.work / "made").exists()
     ran, lines = headless.run(headless.start("[[say again]]", begun.conversation))
-    assert (ran.code, lines[0], lines[1]) == (0, begun, Said("again"))
+    assert (ran.code, lines[0], lines[1]) == (0, begun, TextSaid("again"))
     assert "heron" in json.dumps(headless.program.model.turns[-1].body)
 
 
@@ -381,8 +401,8 @@ def test_e7_a_headless_run_succeeds_uses_tools_and_is_continued(headless: Headle
 def test_e7_a_headless_run_that_the_api_refuses_has_failed(headless: Headless) -> None:
     ran, lines = headless.run(headless.start("[[status 401]]"))
     assert ran.code == 145
-    assert isinstance(lines[-1], Outcome)
-    assert (lines[-1].fault, "scripted 401" in lines[-1].why) == ("claude_error", True)
+    assert isinstance(lines[-1], RunOutcome)
+    assert (lines[-1].fault, "scripted 401" in lines[-1].why) == ("engine_error", True)
 
 
 @pytest.mark.storm
@@ -397,5 +417,5 @@ def test_e7_a_headless_run_calls_a_tool_of_a_server(headless: Headless) -> None:
     assert ran.code == 0, ran.err
     assert [call["arguments"] for call in tools.called] == [{"note": "x"}]
     assert tools.refused == 0
-    assert Used("mcp_fleet_whoami") in lines
+    assert ToolUsed("mcp_fleet_whoami") in lines
     assert "amy the heron" in json.dumps(headless.program.model.turns[-1].body)

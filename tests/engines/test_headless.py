@@ -16,19 +16,20 @@ import pytest
 from bullpen.engines import get_engine
 from bullpen.engines.base import Prepared, Reader, Start
 from bullpen.engines.lines import (
-    Begun,
-    Denied,
     Line,
-    Outcome,
+    Partial,
     Retrying,
-    Said,
-    Spent,
-    Used,
+    RunOutcome,
+    TextSaid,
+    TokensSpent,
+    ToolDenied,
+    ToolUsed,
+    TurnBegun,
     cost_of_run,
     outcome_of_exit,
 )
 from bullpen.model.role import Role
-from tests.engines.cli import Claude
+from tests.engines.cli import SECONDS, Claude
 from tests.engines.fake_anthropic import FakeAnthropic, Writer
 from tests.engines.fake_model import Asked, Wire
 from tests.engines.fake_tools import FakeTools
@@ -84,19 +85,19 @@ class Run:
     def of(self, kind: type[Any]) -> list[Any]:
         return [line for line in self.lines if isinstance(line, kind)]
 
-    def outcome(self, seconds: float = 60) -> Outcome:
+    def outcome(self, seconds: float = SECONDS) -> RunOutcome:
         """See the program end by itself, having told the one outcome."""
         self.end(seconds)
-        [found] = self.of(Outcome)
+        [found] = self.of(RunOutcome)
         assert (self.process.returncode == 0) == (found.fault == "")
-        assert isinstance(found, Outcome)
+        assert isinstance(found, RunOutcome)
         return found
 
-    def end(self, seconds: float = 60) -> Outcome | None:
+    def end(self, seconds: float = SECONDS) -> RunOutcome | None:
         """The same for a run that tells none: what is to be made of its end."""
         code = self.process.wait(seconds)
         self._join()
-        if self.of(Outcome):
+        if self.of(RunOutcome):
             return None
         return outcome_of_exit(*((code, None) if code >= 0 else (None, -code)), self.err)
 
@@ -162,22 +163,31 @@ def test_e4_a_run_that_goes_well(runs: Runs) -> None:
     assert (outcome.fault, outcome.text) == ("", "all good")
     assert outcome.conversation == run.prepared.conversation
     assert (outcome.input_tokens, outcome.output_tokens) == (100, 10)
-    assert [line.text for line in run.of(Said)] == ["all good"]
-    assert run.of(Begun) == [Begun(run.prepared.conversation, ())]
+    assert [line.text for line in run.of(TextSaid)] == ["all good"]
+    assert "".join(line.text for line in run.of(Partial)) == "all good"
+    assert [line.is_first for line in run.of(Partial)][:2] == [True, False]
+    assert run.of(TurnBegun) == [TurnBegun(run.prepared.conversation, ())]
 
 
 def test_t8_usage_is_told_as_it_happens_once_for_each_answer(runs: Runs) -> None:
     script = 'say one ; tool Bash {"command":"true"} ; also Bash {"command":"true"} ; say two'
     with runs.run(f"[[{script}]]", permissions={"allow": ["Bash(true)"]}) as run:
         outcome = run.outcome()
-    used = [(type(line).__name__, getattr(line, "detail", "")) for line in run.lines[:-1]]
+    whole = [line for line in run.lines[:-1] if not isinstance(line, Partial)]
+    used = [(type(line).__name__, getattr(line, "detail", "")) for line in whole]
     assert used == [
-        *(("Begun", ""), ("Spent", ""), ("Said", ""), ("Used", "true"), ("Used", "true")),
-        *(("Spent", ""), ("Said", "")),
+        *(
+            ("TurnBegun", ""),
+            ("TokensSpent", ""),
+            ("TextSaid", ""),
+            ("ToolUsed", "true"),
+            ("ToolUsed", "true"),
+        ),
+        *(("TokensSpent", ""), ("TextSaid", "")),
     ]
     # How much an answer is in the end is told with the end of the run.
-    assert [line.input_tokens for line in run.of(Spent)] == [100, 100]
-    assert all(0 < line.output_tokens <= 10 for line in run.of(Spent))
+    assert [line.input_tokens for line in run.of(TokensSpent)] == [100, 100]
+    assert all(0 < line.output_tokens <= 10 for line in run.of(TokensSpent))
     assert (outcome.input_tokens, outcome.output_tokens) == (200, 20)
 
 
@@ -220,6 +230,7 @@ def test_t1_a_run_without_its_prompt_does_not_start(runs: Runs) -> None:
     assert len(runs.claude.model.turns) == asked
 
 
+@pytest.mark.storm
 def test_t1_a_long_and_odd_prompt_arrives_as_it_is(runs: Runs) -> None:
     odd = 'line\n\x00\x1b[31m "quoted" \\ \u2028 \U0001f600 ' + "word " * 60_000
     with runs.run(f"{odd}[[say read]]") as run:
@@ -228,6 +239,7 @@ def test_t1_a_long_and_odd_prompt_arrives_as_it_is(runs: Runs) -> None:
     assert json.dumps(odd)[1:-1] in asked
 
 
+@pytest.mark.storm
 def test_e4_the_cost_of_a_run_is_the_difference(runs: Runs) -> None:
     with runs.run("The word is heron. [[say one]]") as first:
         before = first.outcome()
@@ -248,15 +260,15 @@ ONCE = {"CLAUDE_CODE_MAX_RETRIES": "0"}
 @pytest.mark.parametrize(
     ("status", "fault", "is_retryable"),
     [
-        (400, "claude_error", False),
-        (401, "claude_error", False),
-        (403, "claude_error", False),
-        (404, "claude_error", False),
-        (413, "claude_error", False),
+        (400, "engine_error", False),
+        (401, "engine_error", False),
+        (403, "engine_error", False),
+        (404, "engine_error", False),
+        (413, "engine_error", False),
         (429, "rate_limit", False),
-        (500, "claude_error", True),
-        (503, "claude_error", True),
-        (529, "claude_error", True),
+        (500, "engine_error", True),
+        (503, "engine_error", True),
+        (529, "engine_error", True),
     ],
 )
 def test_t9_an_error_of_the_api_is_a_failure_although_it_says_success(
@@ -285,7 +297,7 @@ def test_t9_an_api_that_does_not_answer_may_do_so_later(
 ) -> None:
     with runs.run(prompt, env={**ONCE, **env}) as run:
         outcome = run.outcome()
-    assert (outcome.fault, outcome.is_retryable) == ("claude_error", is_retryable)
+    assert (outcome.fault, outcome.is_retryable) == ("engine_error", is_retryable)
     assert outcome.why
     runs.claude.release("h")
 
@@ -301,13 +313,14 @@ class NarrowAnthropic(FakeAnthropic):
         return Refusing(wire, asked.body, stream=False)
 
 
+@pytest.mark.storm
 def test_t9_a_prompt_that_is_too_long_is_not_tried_again(tmp_path: Path) -> None:
     with (
         NarrowAnthropic() as model,
         Runs(Claude(tmp_path, model), tmp_path).run("[[say x]]", env=ONCE) as run,
     ):
         outcome = run.outcome()
-    assert (outcome.fault, outcome.is_retryable) == ("claude_error", False)
+    assert (outcome.fault, outcome.is_retryable) == ("engine_error", False)
     assert "too long" in outcome.why
 
 
@@ -315,10 +328,11 @@ def test_t9_arguments_that_it_does_not_know_are_not_tried_again(runs: Runs) -> N
     with runs.run("[[say x]]", words=("--nonsense",)) as run:
         ended = run.end()
     assert ended is not None
-    assert (ended.fault, ended.is_retryable) == ("claude_error", False)
+    assert (ended.fault, ended.is_retryable) == ("engine_error", False)
     assert "unknown option '--nonsense'" in ended.why
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_t9_a_run_that_somebody_killed_may_be_tried_again(
     runs: Runs, number: signal.Signals
@@ -329,7 +343,7 @@ def test_t9_a_run_that_somebody_killed_may_be_tried_again(
         ended = run.end()
         runs.claude.release("h")
     assert ended is not None
-    assert (ended.fault, ended.is_retryable) == ("claude_error", True)
+    assert (ended.fault, ended.is_retryable) == ("engine_error", True)
     assert number.name in ended.why
 
 
@@ -339,7 +353,7 @@ TWICE = '[[tool Bash {"command":"true"} ; tool Bash {"command":"true"} ; say x]]
 def test_t1_a_limit_of_turns_ends_a_run_for_good(runs: Runs) -> None:
     with runs.run(TWICE, max_turns=1) as run:
         outcome = run.outcome()
-    assert (outcome.fault, outcome.is_retryable) == ("claude_error", False)
+    assert (outcome.fault, outcome.is_retryable) == ("engine_error", False)
     assert "maximum number of turns" in outcome.why
     with runs.run("[[say enough]]", max_turns=1) as run:
         assert run.outcome().text == "enough"
@@ -360,6 +374,7 @@ def test_t1_a_limit_of_usd_is_for_the_run_not_for_the_conversation(runs: Runs) -
     assert within.conversation_usd > price * 1.5
 
 
+@pytest.mark.storm
 def test_e4_retries_are_bounded_and_told(runs: Runs) -> None:
     with runs.run("[[status 500 x1 ; say got there]]") as run:
         outcome = run.outcome()
@@ -374,8 +389,8 @@ def test_e4_what_was_denied_is_reported(runs: Runs) -> None:
         outcome = run.outcome()
     assert outcome.fault == ""
     assert outcome.denied == ("Bash",)
-    assert run.of(Denied) == [Denied("Bash")]
-    assert run.of(Used) == [Used("Bash", "touch made")]
+    assert run.of(ToolDenied) == [ToolDenied("Bash")]
+    assert run.of(ToolUsed) == [ToolUsed("Bash", "touch made")]
     assert not (runs.claude.work / "made").exists()
 
 
@@ -412,19 +427,18 @@ def test_e6_a_server_of_tools_that_is_away_is_told_and_the_run_goes_on(runs: Run
     with runs.run("[[say alone]]", servers={"bullpen": f"{NOBODY}/mcp"}) as run:
         outcome = run.outcome()
     assert outcome.fault == ""
-    assert run.of(Begun)[-1].problems == ("bullpen: failed",)
+    assert run.of(TurnBegun)[-1].problems == ("bullpen: failed",)
 
 
-def test_e4_a_budget_of_claudes_own_is_a_fault_of_its_own() -> None:
+@pytest.mark.parametrize("reason", ["budget_exhausted", "aborted_tools"])
+def test_e4_a_budget_of_claudes_own_is_a_fault_of_its_own(reason: str) -> None:
     line = {"type": "result", "subtype": "error_max_budget_usd", "is_error": True}
-    (found,) = CLAUDE.read_line(
-        json.dumps({**line, "terminal_reason": "budget_exhausted"}).encode()
-    )
-    assert isinstance(found, Outcome)
-    assert found.fault == "budget"
+    (outcome,) = CLAUDE.read_line(json.dumps({**line, "terminal_reason": reason}).encode())
+    assert isinstance(outcome, RunOutcome)
+    assert outcome.fault == "budget"
 
 
-FAILED = Outcome("claude_error", "", "")
+FAILED = RunOutcome("engine_error", "", "")
 
 
 @pytest.mark.parametrize(
@@ -451,11 +465,11 @@ FAILED = Outcome("claude_error", "", "")
         ),
         (
             b'{"type":"result","is_error":false,"terminal_reason":"completed","usage":7}',
-            (Outcome("", "", ""),),
+            (RunOutcome("", "", ""),),
         ),
         (
             b'{"type":"assistant","message":{"content":[1,{"type":"text","text":3}]}}',
-            (Said(""),),
+            (TextSaid(""),),
         ),
         (
             b'{"type":"system","subtype":"api_retry","attempt":"x","retry_delay_ms":null}',

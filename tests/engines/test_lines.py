@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.engines import engine_of, get_engine, loose
+from bullpen.engines import engine_of, get_engine, parse
 from bullpen.engines.base import Reader, host_of
 from bullpen.engines.hooks import observe_hook
-from bullpen.engines.lines import Line, Outcome, Said, Spent, cost_of_run
+from bullpen.engines.lines import Line, RunOutcome, TextSaid, TokensSpent, cost_of_run
 from bullpen.engines.programs import find_program
-from bullpen.engines.versions import is_enough, parse_version
+from bullpen.engines.versions import RequiredProgram, is_enough, parse_version
 from bullpen.errors import BullpenError, Kind
 from tests.engines.starts import start_of
 
@@ -23,13 +23,19 @@ class TellingTwice:
 
     def read_line(self, line: bytes) -> tuple[Line, ...]:
         answer, _, tokens = line.decode().partition(":")
-        return (Spent(int(tokens), 0, answer),)
+        return (TokensSpent(int(tokens), 0, answer),)
 
 
 def test_t8_an_answer_without_an_id_counts_each_time() -> None:
     reader = Reader(TellingTwice())  # type: ignore[arg-type]
     told = [reader.read(line) for line in (b":1", b":2", b"a:3", b"a:3", b"b:4")]
-    assert told == [(Spent(1, 0),), (Spent(2, 0),), (Spent(3, 0, "a"),), (), (Spent(4, 0, "b"),)]
+    assert told == [
+        (TokensSpent(1, 0),),
+        (TokensSpent(2, 0),),
+        (TokensSpent(3, 0, "a"),),
+        (),
+        (TokensSpent(4, 0, "b"),),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -48,8 +54,8 @@ def test_t8_an_answer_without_an_id_counts_each_time() -> None:
 def test_a_figure_is_a_number_that_is_not_below_nothing(
     value: object, count: int, number: float
 ) -> None:
-    assert loose.count(value) == count
-    assert loose.number(value) == number
+    assert parse.count(value) == count
+    assert parse.number(value) == number
 
 
 @pytest.mark.parametrize("name", ["claude", "gemini", "codex"])
@@ -58,13 +64,13 @@ def test_o1_no_run_gives_tokens_or_money_back(name: str) -> None:
     line = {"status": "success", "usage": usage, "stats": usage, "total_cost_usd": -1}
     kind = "turn.completed" if name == "codex" else "result"
     (ended,) = get_engine(name).read_line(json.dumps({"type": kind, **line}).encode())
-    assert isinstance(ended, Outcome)
+    assert isinstance(ended, RunOutcome)
     assert (ended.input_tokens, ended.output_tokens, ended.conversation_usd) == (0, 0, 0.0)
 
 
 def test_e4_a_conversation_that_cost_more_before_costs_nothing_now() -> None:
-    assert cost_of_run(2.0, Outcome("", "", "", conversation_usd=1.0)) == 0.0
-    assert cost_of_run(1.0, Outcome("", "", "", conversation_usd=3.0)) == 2.0
+    assert cost_of_run(2.0, RunOutcome("", "", "", conversation_usd=1.0)) == 0.0
+    assert cost_of_run(1.0, RunOutcome("", "", "", conversation_usd=3.0)) == 2.0
 
 
 def test_s1_a_name_of_a_tool_is_cut() -> None:
@@ -75,7 +81,7 @@ def test_s1_a_name_of_a_tool_is_cut() -> None:
 
 @pytest.mark.parametrize(
     ("code", "signal", "fault"),
-    [(0, None, ""), (1, None, "claude_error"), (None, 9, "claude_error")],
+    [(0, None, ""), (1, None, "engine_error"), (None, 9, "engine_error")],
 )
 def test_t9_a_plain_program_that_was_killed_has_not_succeeded(
     code: int | None, signal: int | None, fault: str
@@ -97,7 +103,7 @@ def test_a_plain_program_takes_a_prompt_only_as_a_line(tmp_path: Path) -> None:
 
 
 def test_a_plain_programs_lines_are_what_it_says() -> None:
-    assert COMMAND.read_line(b"a\xff\r") == (Said("a\ufffd", is_line=True),)
+    assert COMMAND.read_line(b"a\xff\r") == (TextSaid("a\ufffd", is_line=True),)
 
 
 @pytest.mark.parametrize(
@@ -135,9 +141,10 @@ def test_e3_the_agents_own_variable_goes_before_the_hubs(
     for name in ("own", "of-the-hub", "claude"):
         (tmp_path / name).touch(0o755)
     env = {"PATH": str(tmp_path)}
+    needed = RequiredProgram("claude", "THE_BIN", "@x/claude", (1,))
 
     def found(**more: str) -> str:
-        return Path(find_program({**env, **more}, "THE_BIN", "claude", "@x/claude")).name
+        return Path(find_program({**env, **more}, needed)).name
 
     assert found() == "claude"
     monkeypatch.setenv("THE_BIN", "of-the-hub")

@@ -72,13 +72,19 @@ def whole(team: Team) -> str:
     return json.dumps(team.claude.model.turns[-1].body, ensure_ascii=False)
 
 
+def times_told(team: Team, message: dict[str, Any]) -> int:
+    """How often the model was told that message, as a prompt or by a hook."""
+    return whole(team).count(f"· {message['id']}]")
+
+
 @pytest.mark.few(1)
 def test_g3_an_idle_agent_gets_it_at_once(team: Team) -> None:
     amy = ready(team)
     sent = send(team, "amy", "[[say hello back]]")
     amy.wait_said("hello back")
     wait_delivered(team, "amy")
-    assert told(team)[-1] == f"[message from root · {sent['id']}]\n[[say hello back]]"
+    assert f"[message from root · {sent['id']}]\n[[say hello back]]" in "\n".join(told(team))
+    assert f"- {sent['id']}: the words of your user" in whole(team)
 
 
 @pytest.mark.storm
@@ -92,7 +98,7 @@ def test_g3_sent_while_it_starts_it_arrives(team: Team) -> None:
         amy.type(b"".join(keys).decode())
     amy.wait_said("early bird")
     wait_delivered(team, "amy")
-    assert sum(sent["id"] in text for text in told(team)) == 1
+    assert times_told(team, sent) == 1
 
 
 @pytest.mark.storm
@@ -106,7 +112,7 @@ def test_g3_normal_waits_for_the_end_of_the_turn(team: Team) -> None:
     team.claude.model.release("h")
     amy.wait_said("second")
     wait_delivered(team, "amy")
-    assert sum(sent["id"] in text for text in told(team)) == 1
+    assert times_told(team, sent) == 1
 
 
 @pytest.mark.storm
@@ -123,7 +129,7 @@ def test_g3_urgent_goes_in_at_the_next_tool(team: Team) -> None:
     wait_delivered(team, "amy")
     send(team, "amy", "[[say and now]]")
     amy.wait_said("and now")
-    assert whole(team).count(sent["id"]) == 1
+    assert times_told(team, sent) == 1
 
 
 @pytest.mark.few(1)
@@ -148,12 +154,13 @@ def test_g3_a_dialog_is_not_answered(team: Team) -> None:
         amy.wait_screen("> [[say mine]]")
         press_enter(amy)
     else:
+        amy.wait_listed()
         assert team.cli("approve", "1").code == 0
     wait_delivered(team, "amy")
     amy.wait("idle")
     assert (team.claude.work / "made").exists()
     for message in inbox(team, "amy"):
-        assert whole(team).count(message["id"]) == 1
+        assert times_told(team, message) == 1
 
 
 @pytest.mark.storm
@@ -171,10 +178,11 @@ def test_g3_half_a_line_is_not_lost(team: Team) -> None:
     amy.wait_said("after you")
     wait_delivered(team, "amy")
     # (Gemini takes keys that come close together for a paste, and may break the line.)
-    typed, given = told(team)[-2:]
+    texts = told(team)
+    given = next(text for text in texts if text.startswith(f"[message from root · {sent['id']}]\n"))
+    typed = texts[texts.index(given) - 1]
     assert " ".join(typed.split()).startswith("half a line and the rest")
     assert sent["id"] not in typed
-    assert given.partition("\n")[0] == f"[message from root · {sent['id']}]"
 
 
 @pytest.mark.storm
@@ -187,7 +195,7 @@ def test_g2_hub_killed_after_the_hand_over(team: Team) -> None:
     team.pen.start()
     amy.wait_said("through it all")
     wait_delivered(team, "amy")
-    assert sum(sent["id"] in text for text in told(team)) == 1
+    assert times_told(team, sent) == 1
 
 
 @pytest.mark.few(1)

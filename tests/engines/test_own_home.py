@@ -16,7 +16,6 @@ from bullpen.engines.codex.config import _trusted_hash
 from bullpen.engines.codex.login import login as codex_login
 from bullpen.engines.codex.toml import to_toml
 from bullpen.engines.gemini.login import login as gemini_login
-from bullpen.engines.gemini.observe import observe
 from bullpen.engines.own_home import copy, find_origin, link, note_origin, real_directory, write_own
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.state import Blocked
@@ -143,7 +142,7 @@ def test_e7_gemini_is_not_started_beside_what_nobody_trusted(name: str, tmp_path
     planted.parent.mkdir()
     made_ready(start)  # nothing in it yet
     planted.write_text("")
-    with pytest.raises(BullpenError, match="is not trusted") as raised:
+    with pytest.raises(BullpenError, match="is not trusted, and Gemini") as raised:
         made_ready(start)
     assert raised.value.kind is Kind.DENIED
     assert str(planted) in raised.value.message
@@ -164,14 +163,14 @@ def test_e7_gemini_is_not_started_beside_what_nobody_trusted(name: str, tmp_path
 def test_s1_gemini_is_blocked_by_a_permission_only(
     hook: dict[str, Any], blocked: str | None
 ) -> None:
-    told = observe({"hook_event_name": "Notification", **hook}, 1.0)
+    told = GEMINI.observe({"hook_event_name": "Notification", **hook}, 1.0)
     expected = Blocked(on="permission", tool=blocked) if blocked else None
     assert (told and told.state) == expected
 
 
 def test_s3_gemini_asks_a_question() -> None:
     details = {"notification_type": "ToolPermission", "details": {"type": "ask_user"}}
-    told = observe({"hook_event_name": "Notification", **details}, 1.0)
+    told = GEMINI.observe({"hook_event_name": "Notification", **details}, 1.0)
     assert told and told.state == Blocked(on="question")
 
 
@@ -254,31 +253,55 @@ def test_f4_no_login_of_codex_gets_into_a_sandbox(tmp_path: Path) -> None:
         codex_login(sandboxed(no_key), start.person / ".codex", {})
 
 
-@pytest.mark.parametrize("below", [".", "a", "a/b"])
-def test_e7_codex_is_not_started_below_what_nobody_trusted(below: str, tmp_path: Path) -> None:
-    start = start_of(tmp_path, "codex")
-    root = Path(start.cwd)
-    (root / ".git").mkdir()
-    (root / below).mkdir(parents=True, exist_ok=True)
-    start = replace(start, cwd=str(root / below))
-    (root / ".codex").mkdir()
-    made_ready(start)  # an empty one says nothing
-    (root / ".codex/config.toml").write_text("")
-    with pytest.raises(BullpenError, match="is not trusted") as raised:
+def test_e7_codex_is_not_started_in_a_terminal_where_it_would_stop_at_a_dialog(
+    tmp_path: Path,
+) -> None:
+    start = replace(start_of(tmp_path, "codex"), run=Path())
+    made_ready(start)
+    Path(start.cwd, ".codex").mkdir()
+    Path(start.cwd, ".codex/hooks.json").write_text("{}")
+    with pytest.raises(BullpenError, match=r"brings .codex, which is not trusted") as raised:
         made_ready(start)
     assert raised.value.kind is Kind.DENIED
     made_ready(replace(start, is_trusted=True))
+    made_ready(replace(start, env={**start.env, "CODEX_HOME": f"{start.cwd}/.codex"}))  # their own
+
+
+def codex_files(start: Start) -> tuple[dict[str, Any], str]:
+    """What Codex is told to trust, and the texts it is given."""
+    own = made_ready(start)
+    config = tomllib.loads((own / "config.toml").read_text())
+    return config["projects"], (own / "AGENTS.md").read_text()
+
+
+@pytest.mark.parametrize("below", [".", "a", "a/b"])
+def test_e7_codex_leaves_out_what_nobody_trusted_and_gets_the_texts(
+    below: str, tmp_path: Path
+) -> None:
+    start = start_of(tmp_path, "codex")
+    root = Path(start.cwd)
+    (root / ".git").mkdir()
+    (root / "AGENTS.md").write_text("of the repository")
+    (root / below).mkdir(parents=True, exist_ok=True)
+    start = replace(start, cwd=str(root / below))
+    trusted = {start.cwd: {"trust_level": "trusted"}}
+    (root / ".codex").mkdir()
+    assert codex_files(start) == (trusted, "")  # an empty one says nothing
+    (root / ".codex/config.toml").write_text("")
+    projects, texts = codex_files(start)
+    assert projects == {path: {"trust_level": "untrusted"} for path in (str(root), start.cwd)}
+    assert texts == "of the repository"
+    assert codex_files(replace(start, is_trusted=True)) == (trusted, "")
     (root / ".codex/config.toml").unlink()
     (root.parent / ".codex").mkdir()
     (root.parent / ".codex/config.toml").write_text("")
-    made_ready(start)  # above the repository it does not look
+    assert codex_files(start) == (trusted, "")  # above the repository it does not look
 
 
 def test_e7_what_is_no_directory_may_say_something_to_codex(tmp_path: Path) -> None:
     start = start_of(tmp_path, "codex")
     Path(start.cwd, ".codex").write_text("")
-    with pytest.raises(BullpenError, match="is not trusted"):
-        made_ready(start)
+    assert codex_files(start)[0] == {start.cwd: {"trust_level": "untrusted"}}
 
 
 def test_e7_codex_trusts_its_own_directory_and_no_other_of_the_persons(tmp_path: Path) -> None:

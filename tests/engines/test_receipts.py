@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.engines.inbox import _texts, inbox, send
-from tests.engines.team import Agent, Team
+from tests.engines.team import SECONDS, Agent, Team
 from tests.processes import kill
 from tests.waiting import wait_until
 
@@ -61,7 +61,7 @@ def send_all(team: Team, messages: list[dict[str, Any]]) -> None:
         send(team, "amy", **message)
 
 
-def check(team: Team, seconds: float = 120) -> None:
+def check(team: Team) -> None:
     """Everything that was sent was seen once, as it was, in order."""
     sent = inbox(team, "amy")
 
@@ -70,7 +70,7 @@ def check(team: Team, seconds: float = 120) -> None:
         return _texts(turns[-1].body["messages"]) if turns else ""
 
     try:
-        wait_until(lambda: all(message["id"] in told() for message in sent), seconds)
+        wait_until(lambda: all(message["id"] in told() for message in sent), SECONDS)
     except AssertionError as error:
         left = [(m["status"], m["why"], m["text"][:30]) for m in sent if m["id"] not in told()]
         raise AssertionError(f"{left}\n{Agent(team, 'amy').screen()}") from error
@@ -78,13 +78,13 @@ def check(team: Team, seconds: float = 120) -> None:
     places = {}
     for message in sent:
         whole = f"[message from {message['sender']} · {message['id']}]\n{message['text']}"
-        assert everything.count(message["id"]) == 1, message["text"][:60]
+        assert everything.count(f"· {message['id']}]") == 1, message["text"][:60]
         assert whole in everything, message["text"][:60]
-        places[message["id"]] = everything.index(message["id"])
+        places[message["id"]] = everything.index(f"· {message['id']}]")
     for key in itertools.product(("root", "bob"), ("normal", "urgent", "interrupt")):
         of_one = [m["id"] for m in sent if (m["sender"], m["priority"]) == key]
         assert [places[id] for id in of_one] == sorted(places[id] for id in of_one), key
-    wait_until(lambda: {m["status"] for m in inbox(team, "amy")} == {"delivered"}, 60)
+    wait_until(lambda: {m["status"] for m in inbox(team, "amy")} == {"delivered"}, SECONDS)
     assert not (team.claude.work / "planted").exists()
     assert len(sent) == PER_STATE
 
@@ -154,7 +154,7 @@ def interrupted(team: Team, send_now: Callable[[], None]) -> None:
 
 def rate_limited(team: Team, send_now: Callable[[], None]) -> None:
     amy = team.run(prompt="[[status 429]]")
-    wait_until(lambda: amy.words.startswith("idle (rate-limited"), 60)
+    wait_until(lambda: amy.words.startswith("idle (rate-limited"))
     send_now()
     wait_until(lambda: "rate limit" in inbox(team, "amy")[0]["why"])
     amy.submit("[[say the person goes on]]")
@@ -209,7 +209,7 @@ def test_g2_killed_again_and_again_while_they_are_handed_over(team: Team) -> Non
         if number % 4 == 3:
             team.pen.kill_hub()
             team.pen.start()
-    check(team, 180)
+    check(team)
 
 
 @pytest.mark.storm

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.commands import BULLPEN
+from tests.engines.inbox import wait_delivered
 from tests.engines.team import Agent, Team
-from tests.tasks.desk import Desk
+from tests.hub.tasks.desk import Desk
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -70,7 +71,9 @@ def test_x2_hooks_states_and_messages_pass_through_the_walls(team: Team) -> None
     ran = team.cli("send", "amy", "[[say got it]]")
     assert ran.code == 0, ran.err
     amy.wait_said("got it")
-    assert {"SessionStart", "UserPromptSubmit", "PreToolUse", "Stop"} <= set(amy.hooks())
+    hooks = {"SessionStart", "UserPromptSubmit", "PreToolUse", "Stop"}
+    wait_until(lambda: hooks <= set(amy.hooks()))
+    wait_delivered(team, "amy")
     inbox = team.cli("inbox", "amy", "--json")
     assert json.loads(inbox.out)["messages"][0]["delivered"], inbox.out
 
@@ -82,7 +85,7 @@ def test_x2_a_permission_is_asked_and_answered_through_the_walls(team: Team) -> 
     amy.wait("idle")
     amy.submit(bash("echo done >there", "allowed"))
     amy.wait("blocked (permission: Bash)")
-    wait_until(lambda: "Bash" in team.cli("approvals").out)
+    amy.wait_listed()
     team.cli("approve", "1")
     amy.wait_said("allowed")
     assert (team.claude.work / "there").read_text() == "done\n"
@@ -103,7 +106,7 @@ def test_x2_without_network_model_and_hub_are_reached_all_the_same(team: Team) -
         tried = told(team, amy, f"bash -c 'echo >/dev/tcp/127.0.0.1/{number}' || echo refused")
     assert "refused" in tried
     assert "refused" not in told(team, amy, f"bash -c 'echo >/dev/tcp/127.0.0.1/{port}'")
-    assert {"PreToolUse", "Stop"} <= set(amy.hooks()), "hooks over HTTP"
+    wait_until(lambda: {"PreToolUse", "Stop"} <= set(amy.hooks()))  # over HTTP
     team.pen.kill_hub()
     team.pen.start()
     amy.submit("[[say still here]]")

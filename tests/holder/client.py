@@ -23,6 +23,10 @@ class Frame:
     def json(self) -> Any:
         return json.loads(self.payload)
 
+    @property
+    def json_or_none(self) -> Any:
+        return self.json if self.payload.startswith(b"{") else None
+
 
 class ClosedError(Exception):
     """The holder closed the connection."""

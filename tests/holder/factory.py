@@ -40,15 +40,14 @@ def marked(root: Path) -> set[int]:
 
 
 def end_marked(root: Path) -> None:
-    for _ in range(200):
+    def are_gone() -> bool:
         left = marked(root)
-        if not left:
-            return
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.005)
-    raise AssertionError(f"cannot be ended: {marked(root)}")
+        return not left
+
+    wait_until(are_gone)
 
 
 @dataclass(frozen=True)

@@ -22,21 +22,37 @@ while piece := os.read(0, 65536):
     os.write(1, piece.hex().encode())
 """
 )
-# Tells its size at the start and whenever that changes.
+# Tells its size at the start and whenever that changes, and never an older one after a newer one:
+# a handler that interrupts another would let it.
 SIZER = python(
     RAW
     + """
-def tell(*_):
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
+def tell():
     size = os.get_terminal_size(1)
     os.write(1, b"<%d %d>" % (size.lines, size.columns))
-signal.signal(signal.SIGWINCH, tell)
 tell()
 os.write(1, b"READY")
-while True:
-    try:
-        os.read(0, 100)
-    except InterruptedError:
-        pass
+while signal.sigwait({signal.SIGWINCH}):
+    tell()
+"""
+)
+# Says READY. At Ctrl-Z it gives the terminal back and sleeps until it is told to go on, as many
+# full-screen programs do, and then says BACK.
+SLEEPER = python(
+    """
+import os, signal, termios, tty
+before = termios.tcgetattr(0)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
+tty.setraw(0)
+os.write(1, b"READY")
+while key := os.read(0, 100):
+    if key in (b"\\x1a", b"\\x1b[122;5u"):
+        termios.tcsetattr(0, termios.TCSANOW, before)
+        os.kill(0, signal.SIGTSTP)
+        signal.sigwait({signal.SIGCONT})
+        tty.setraw(0)
+        os.write(1, b"BACK")
 """
 )
 # Waits for a byte of input, then writes the file to its terminal as it is, and ends.

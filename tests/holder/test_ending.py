@@ -13,7 +13,7 @@ from tests.holder.factory import Factory, Holder, marked
 from tests.holder.programs import HEXER, RAW, python, shell
 from tests.modes import mode_of
 from tests.processes import alive, process_state
-from tests.waiting import wait_until
+from tests.waiting import quiet_for, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +99,7 @@ def test_k4_the_exit_record_is_there_before_the_socket_is_gone(factory: Factory)
     for _ in range(10):
         holder = factory.hold(shell("read x"))
         holder.attached(replay=False).type(b"\r")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while holder.socket.exists():
             assert time.monotonic() < deadline
         assert holder.record()["code"] == 0
@@ -286,6 +286,31 @@ def test_k4_sigterm_to_the_holder_stops_the_program(factory: Factory) -> None:
     assert not alive(holder.child)
 
 
+def test_b10_a_second_sigterm_does_not_hide_that_the_holder_was_told_to_end(
+    factory: Factory,
+) -> None:
+    code = "trap 'echo HEARD' TERM; echo READY; while :; do read x; echo READ; done"
+    holder = factory.hold(shell(code))
+    client = holder.ready()
+    os.kill(holder.pid, signal.SIGTERM)
+    client.collect(b"HEARD")
+    os.kill(holder.pid, signal.SIGTERM)
+    client.type(b"x\r")
+    client.collect(b"READ")  # by then the holder has heard the second one, too
+    assert client.stop(0)["terminated"] is True
+
+
+def test_b10_sigterm_to_a_holder_whose_program_is_being_stopped_is_no_end_of_its_own(
+    factory: Factory,
+) -> None:
+    holder = factory.hold(shell("trap 'echo HEARD' TERM; echo READY; while :; do read x; done"))
+    client = holder.ready()
+    client.send("X", {"grace": 300})
+    client.collect(b"HEARD")
+    os.kill(holder.pid, signal.SIGTERM)
+    assert "terminated" not in client.stop(0)
+
+
 def test_k1_signals_of_a_terminal_do_not_end_a_holder(factory: Factory) -> None:
     holder = factory.hold(HEXER)
     client = holder.ready()
@@ -337,10 +362,9 @@ def test_k4_a_client_that_reads_at_its_leisure_gets_the_end(factory: Factory) ->
     slow.attach(replay=False)
     client.type(b"g")
     client.read_until("E")
-    for _ in range(5):
-        with pytest.raises(AssertionError):
-            wait_until(lambda: False, 0.6)  # it takes its time, three seconds in all
-        slow.buffer += slow.socket.recv(100_000)
+    for _ in range(12):
+        quiet_for(0.2)  # longer in all than a client that reads nothing is waited for
+        slow.buffer += slow.socket.recv(80_000)
     assert slow.read_until("E").json["code"] == 0
     assert slow.output == b"x" * 1_000_000
 
@@ -355,7 +379,7 @@ def test_k4_the_end_is_not_kept_waiting_by_a_client_that_does_not_read(factory: 
     driver = holder.ready()
     driver.type(b"g")
     driver.read_until("E")
-    holder.wait_gone(10)
+    holder.wait_gone()
 
 
 def test_k4_a_socket_that_another_took_over_is_not_removed(factory: Factory) -> None:

@@ -108,7 +108,7 @@ def test_k3_a_full_disk_does_not_stop_the_program(bare_factory: Factory, log_byt
     holder = bare_factory.hold(python(PRINT_FILE, path), log_bytes=log_bytes)
     client = holder.ready()
     client.type(b"g")
-    assert client.read_until("E", 30).json["code"] == 0
+    assert client.read_until("E").json["code"] == 0
     assert client.output == data
     holder.wait_gone()
     whole, new = b"READY" + data, holder.log()
@@ -118,7 +118,7 @@ def test_k3_a_full_disk_does_not_stop_the_program(bare_factory: Factory, log_byt
     # A rotated log never gets that large: it goes on with what came later.
     old = holder.log("output.log.1")
     assert log_bytes <= len(old) <= LARGEST_FILE
-    assert 0 < whole.find(old) < whole.find(new)
+    assert whole.endswith(old + new)  # the new one is empty if the last piece filled the old one
 
 
 def test_k3_a_lost_directory_disturbs_nobody_at_rotation(factory: Factory) -> None:

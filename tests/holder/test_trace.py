@@ -11,6 +11,7 @@ pytestmark = pytest.mark.slow
 # A holder whose loop breaks at once, in a process of its own: `hold` never returns.
 BROKEN = """
 import json, os, socket, sys
+from bullpen.holder.listeners import KeptListeners
 from bullpen.holder.main import Holder
 from bullpen.holder.start import hold
 
@@ -24,7 +25,7 @@ request = {"do": "hold", "name": "amy", "socket": session + "/s", "session": ses
 ours, theirs = socket.socketpair()
 ours.sendall(json.dumps(request).encode() + b"\\n")
 turns = os.open(session + "/turns", os.O_RDWR | os.O_CREAT)
-hold(theirs.fileno(), os.dup(turns), turns, os.getpid())
+hold(theirs.fileno(), os.dup(turns), turns, os.getpid(), KeptListeners(session, None))
 """
 
 

@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.hub.http.agents import start_agent
+from tests.hub.http.inside import Inside, made_inside
 from tests.hub.pen import Pen, made_pen
 
 
@@ -30,3 +32,21 @@ def tidy(shared: Pen) -> Iterator[Pen]:
     running = [name for name, agent in shared.agents().items() if agent["running"]]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(shared.stop, running))
+
+
+@pytest.fixture(scope="module")
+def inside() -> Iterator[Inside]:
+    """A hub in this process, with amy and bob, for all tests of a file that leave it running."""
+    with made_pen() as pen, made_inside(pen) as made:
+        for name in ("amy", "bob"):
+            start_agent(made.socket, pen, name)
+        yield made
+
+
+@pytest.fixture
+def fresh() -> Iterator[Inside]:
+    """The same for one test."""
+    with made_pen() as pen, made_inside(pen) as made:
+        for name in ("amy", "bob"):
+            start_agent(made.socket, pen, name)
+        yield made

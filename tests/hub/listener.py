@@ -4,8 +4,8 @@ import json
 import threading
 from typing import Any
 
-from bullpen.client import wire
-from bullpen.paths import HUB
+from bullpen.home.paths import HUB
+from bullpen.hot import wire
 from tests.hub.pen import Pen
 
 
@@ -27,7 +27,7 @@ class Listener:
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def _follow(self) -> None:

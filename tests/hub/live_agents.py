@@ -1,6 +1,6 @@
 """Agents as the hub keeps them, made without a hub."""
 
-from bullpen.hub.registry import Live
+from bullpen.hub.agents.registry import LiveAgent
 from bullpen.model.agent import Agent
 from bullpen.model.state import Evidence, State, View
 
@@ -15,7 +15,7 @@ def live(
     branch: str = "",
     model: str = "",
     ago: float = 0.0,
-) -> Live:
+) -> LiveAgent:
     agent = Agent(
         name=name,
         run="0" * 32,
@@ -30,4 +30,4 @@ def live(
     )
     note = Evidence(source="process", says="", at=NOW)
     view = View(run=agent.run, state=state, since=NOW - ago, decided_by="process", evidence=(note,))
-    return Live(agent, view)
+    return LiveAgent(agent, view)

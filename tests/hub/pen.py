@@ -20,18 +20,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bullpen import marker
-from bullpen.client import wire
-from bullpen.client.hub import HubClient
 from bullpen.client.start import start_hub
-from bullpen.paths import HUB, Home, make_directories
+from bullpen.files import write_atomically
+from bullpen.home import marker
+from bullpen.home.paths import HUB, Home, make_directories
+from bullpen.hot import wire
 from bullpen.sandboxes import limits
 from tests import forked
 from tests.commands import BULLPEN, Ran
-from tests.holder.client import Client
+from tests.holder.client import Client, ClosedError
+from tests.hub.json_hub import JsonHub
 from tests.hub.programs import SLEEP
 from tests.ports import reserved_port
-from tests.processes import alive, kill, process_state
+from tests.processes import alive, kill, parent_of, process_state
 from tests.waiting import wait_until
 
 
@@ -80,14 +81,16 @@ class Pen:
         return int(found["pid"])
 
     def kill_hub(self) -> int:
-        """Kill -9, and wait until it is gone."""
+        """Kill -9, and wait until it is gone. If it is gone, its number may be another's."""
         pid = self.pid
-        kill(pid)
+        if self._is_own(pid):
+            kill(pid)
         return pid
 
     def hub_pids(self) -> set[int]:
-        """Every living hub of this home."""
-        return {pid for pid, what in self.processes().items() if what == "hub"}
+        """Every living hub of this home. What a hub starts looks like one until it is executed."""
+        hubs = {pid for pid, what in self.processes().items() if what == "hub"}
+        return {pid for pid in hubs if parent_of(pid) not in hubs}
 
     def lock_holders(self) -> set[int]:
         """Who has the lock that only a serving hub may have."""
@@ -96,8 +99,8 @@ class Pen:
         lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
         return {int(words[4]) for words in lines if words[1] == "FLOCK" and words[5] == wanted}
 
-    def client(self, *, start: bool = True) -> HubClient:
-        return HubClient(self.home, start=start)
+    def client(self, *, start: bool = True) -> JsonHub:
+        return JsonHub(self.home, start=start)
 
     def cli(
         self, *words: str | Path, cwd: Path | None = None, seconds: float = 120, **env: str
@@ -126,9 +129,9 @@ class Pen:
     # ── agents ──
 
     def role(self, name: str, **fields: Any) -> None:
-        """A role file. (YAML is a superset of JSON.)"""
+        """A role file. (YAML is a superset of JSON.) In one step: an agent may be reading it."""
         path = self.root / "roles" / f"{name}.yaml"
-        path.write_text(json.dumps({"name": name, **fields}))
+        write_atomically(path, json.dumps({"name": name, **fields}))
 
     def launch(self, *words: str, **fields: Any) -> dict[str, Any]:
         """The body of a start."""
@@ -198,8 +201,8 @@ class Pen:
         ]
 
     def logged(self, message: str = "") -> list[dict[str, Any]]:
-        """Lines of the hub's log."""
-        lines = (self.root / "logs" / "hub.log").read_text().splitlines()
+        """Lines of the hub's log; not one that is being written."""
+        lines = (self.root / "logs" / "hub.log").read_text().split("\n")[:-1]
         found = [json.loads(line) for line in lines]
         return [line for line in found if not message or line["message"] == message]
 
@@ -221,6 +224,13 @@ class Pen:
                     is_hub = b"bullpen.hub.main" in words or b"hub-script" in words
                     found[int(entry.name)] = "hub" if is_hub else _shown(words)
         return {pid: what for pid, what in found.items() if alive(pid)}
+
+    def _is_own(self, pid: int) -> bool:
+        """Whether it was started for this home."""
+        with contextlib.suppress(OSError):
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            return f"BULLPEN_DIR={self.root}".encode() in variables
+        return False
 
     def close(self) -> None:
         """End it all in order; what is left then should not have been there."""
@@ -264,12 +274,14 @@ def _end_holder(path: Path) -> None:
     except (ConnectionRefusedError, FileNotFoundError):
         return
     try:
-        pid = client.next().json["pid"]
-        if process_state(pid) == "T":
-            os.kill(pid, signal.SIGCONT)
-        client.send("X", {"grace": 0})
-        client.read_to_end(60)
-        wait_until(lambda: not alive(pid))
+        # One that leaves by itself in this moment does not answer any more.
+        with contextlib.suppress(ClosedError, ConnectionResetError, BrokenPipeError):
+            pid = client.next().json["pid"]
+            if process_state(pid) == "T":
+                os.kill(pid, signal.SIGCONT)
+            client.send("X", {"grace": 0})
+            client.read_to_end(60)
+            wait_until(lambda: not alive(pid))
     finally:
         client.close()
 
@@ -308,10 +320,25 @@ def factory_pid(pen: Pen) -> Any:
     return None
 
 
+def living_factory(pen: Pen) -> int:
+    """The one that answers, as soon as one does."""
+    found: list[int] = []
+
+    def answers() -> bool:
+        pid = factory_pid(pen)
+        found.extend([pid] if pid else [])
+        return bool(found)
+
+    wait_until(answers)
+    return found[0]
+
+
 def change_hub(pen: Pen, code: str) -> None:
-    """Hubs that this home starts from now on run that first: a time that is far too long there
-    shows that nobody waits for it, on a busy machine as well."""
+    """Start a hub that runs that first, as later ones of this home do: a time that is far too long
+    there shows that nobody waits for it, on a busy machine as well."""
+    assert not pen.answers(), "there is a hub already, which stays as it is"
     place = pen.root.parent / "site"
     place.mkdir()
     (place / "sitecustomize.py").write_text(code + "\n")
     pen.env["PYTHONPATH"] = str(place)
+    pen.start()

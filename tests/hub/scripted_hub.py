@@ -13,8 +13,11 @@ CLOCK = """
 import sys, time
 real, offset = time.time, sys.argv[2]
 def shifted():
-    with open(offset) as file:
-        return real() + float(file.read())
+    while True:
+        with open(offset) as file:
+            text = file.read()
+        if text:  # it is empty for a moment when it is written
+            return real() + float(text)
 time.time = shifted
 sys.argv = ["hub"]
 import bullpen.hub.main
@@ -36,9 +39,9 @@ def scripted_hub(pen: Pen, code: str, *words: str, **env: str) -> Iterator[int]:
         start_new_session=True,
     )
     try:
-        wait_until(lambda: pen.answers() or process.poll() is not None, 30)
+        wait_until(lambda: pen.answers() or process.poll() is not None)
         assert process.poll() is None
         yield process.pid
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)

@@ -19,14 +19,23 @@ from typing import Any
 import pytest
 
 from bullpen import holder
-from bullpen.client import wire
 from bullpen.errors import BullpenError, Kind
+from bullpen.hot import wire
+from bullpen.hub.agents import sessions
+from bullpen.hub.agents import worktrees as agent_worktrees
+from bullpen.hub.agents.stop import Stopper
+from bullpen.hub.agents.watch import Watch
+from bullpen.hub.holders import link as holder_link
+from bullpen.hub.holders.factory import Factory
+from bullpen.hub.holders.link import Link
+from bullpen.hub.store.store import Store
 from tests.hub.listener import Listener
-from tests.hub.pen import Pen, factory_pid
-from tests.hub.pods_support import deadly_hub
+from tests.hub.pen import Pen, change_hub, factory_pid, living_factory
+from tests.hub.pods.support import deadly_hub
 from tests.hub.programs import SLEEP, counter, python
+from tests.hub.tasks.windows import Windows
 from tests.processes import alive, kill, process_state
-from tests.tasks.windows import Windows
+from tests.steps import Moment, after, before
 from tests.waiting import wait_until
 from tests.worktrees.repos import git, make_repo
 
@@ -34,7 +43,8 @@ pytestmark = pytest.mark.slow
 
 KILLS = 20
 AGENTS = 50
-STORM_SECONDS = 65.0  # fewer kills on a machine that is busy with others
+FEWEST_KILLS = 8
+STORM_SECONDS = 65.0  # then that many will do, on a machine that is busy with others
 
 # Keeps what is typed to it, line by line, in the file argv[1].
 KEEPER = """
@@ -75,16 +85,16 @@ def assert_sound(pen: Pen) -> None:
 # ── at a given step ──
 
 STARTING = {
-    "session written": "bullpen.hub.sessions:create:1:after",
-    "about to be recorded": "bullpen.hub.store:Store.append:2:before",
-    "recorded as starting": "bullpen.hub.store:Store.append:2:after",
-    "worktree made": "bullpen.hub.trees:ensure_tree:1:after",
-    "about to be held": "bullpen.hub.factory:Factory.hold:1:before",
-    "held": "bullpen.hub.factory:Factory.hold:1:after",
-    "recorded as started": "bullpen.hub.watch:Watch.settle:1:before",
-    "connected": "bullpen.hub.watch:Watch.settle:1:after",
-    "about to be given its prompt": "bullpen.hub.holders:type_into:1:before",
-    "given its prompt": "bullpen.hub.holders:type_into:1:after",
+    "session written": after(sessions.create),
+    "about to be recorded": before(Store.append, 2),
+    "recorded as starting": after(Store.append, 2),
+    "worktree made": after(agent_worktrees.ensure_tree),
+    "about to be held": before(Factory.hold),
+    "held": after(Factory.hold),
+    "recorded as started": before(Watch.reconcile),
+    "connected": after(Watch.reconcile),
+    "about to be given its prompt": before(holder_link.type_into),
+    "given its prompt": after(holder_link.type_into),
 }
 
 
@@ -104,7 +114,7 @@ def test_b2_start_whose_hub_is_killed_happens_once(pen: Pen, tmp_path: Path, spe
         found = pen.client().post("agents", body=body, again=True)
     assert (found["name"], found["running"]) == ("keeper", True)
     assert list(pen.agents()) == ["keeper"]
-    wait_until(kept.exists)
+    wait_until(lambda: kept.exists() and kept.read_text() == "do it\n")
     assert_sound(pen)
     programs = [pid for pid, what in pen.processes().items() if str(kept) in what]
     assert programs == [pen.program("keeper")]
@@ -124,9 +134,9 @@ def test_b2_start_whose_hubs_are_killed_again_and_again_happens_once(
 ) -> None:
     body = pen.launch(*SLEEP, name=name)
     for spec in ("session written", "about to be held", "recorded as starting", "session written"):
-        step = STARTING[spec].replace("sessions:create", "sessions:rewrite")
-        if not list((pen.root / "sessions").iterdir()):
-            step = STARTING[spec]
+        step = STARTING[spec]
+        if spec == "session written" and list((pen.root / "sessions").iterdir()):
+            step = after(sessions.rewrite)
         # Some of them die while they take up what the one before left.
         with deadly_hub(pen, step), contextlib.suppress(wire.HubError):
             pen.ask("POST", "/agents", body)
@@ -139,10 +149,12 @@ def test_b2_start_whose_hubs_are_killed_again_and_again_happens_once(
 
 @pytest.mark.few(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_b2_failed_start_whose_hub_is_killed_while_it_is_taken_back(pen: Pen, moment: str) -> None:
+@pytest.mark.parametrize("moment", [before, after])
+def test_b2_failed_start_whose_hub_is_killed_while_it_is_taken_back(
+    pen: Pen, moment: Moment
+) -> None:
     body = pen.launch("/no/such/program", name="never")
-    spec = f"bullpen.hub.sessions:take_back:1:{moment}"
+    spec = moment(sessions.take_back)
     with deadly_hub(pen, spec), pytest.raises(BullpenError, match="/no/such/program"):
         pen.client().post("agents", body=body, again=True)
     assert all(not agent["running"] for agent in pen.agents().values())
@@ -151,11 +163,11 @@ def test_b2_failed_start_whose_hub_is_killed_while_it_is_taken_back(pen: Pen, mo
 
 
 STOPPING = {
-    "about to be recorded": "bullpen.hub.supervise:Supervisor.stop:1:before",
-    "recorded": "bullpen.hub.holders:Link.ask:1:before",
-    "asked": "bullpen.hub.holders:Link.ask:1:after",
-    "ended, not recorded": "bullpen.hub.watch:Watch._conclude:1:before",
-    "ended and recorded": "bullpen.hub.watch:Watch._conclude:1:after",
+    "about to be recorded": before(Stopper.stop),
+    "recorded": before(Link.ask),
+    "asked": after(Link.ask),
+    "ended, not recorded": before(Watch._conclude),
+    "ended and recorded": after(Watch._conclude),
 }
 
 
@@ -176,9 +188,9 @@ def test_b2_stop_whose_hub_is_killed_happens(pen: Pen, spec: str) -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_b2_end_that_a_killed_hub_saw_is_recorded_once(pen: Pen, moment: str) -> None:
-    with deadly_hub(pen, f"bullpen.hub.watch:Watch._conclude:1:{moment}"):
+@pytest.mark.parametrize("moment", [before, after])
+def test_b2_end_that_a_killed_hub_saw_is_recorded_once(pen: Pen, moment: Moment) -> None:
+    with deadly_hub(pen, moment(Watch._conclude)):
         pen.run(*python("import sys; sys.stdin.readline(); sys.exit(7)"), name="ending")
         gone(lambda: pen.ask("POST", "/agents/ending/input", {"text": "\r"}))
     wait_until(lambda: pen.state("ending") == "exited (7)")
@@ -190,7 +202,7 @@ def test_b2_restart_whose_hub_is_killed_loses_nothing(pen: Pen) -> None:
     pen.run(name="again")
     env = (pen.session("again") / "private" / "env").read_bytes()
     pen.kill_hub()
-    with deadly_hub(pen, "bullpen.hub.sessions:rewrite:1:after"), pytest.raises(wire.HubGone):
+    with deadly_hub(pen, after(sessions.rewrite)), pytest.raises(wire.HubGone):
         pen.ask("POST", "/agents/again/restart?grace=0")
     pen.start()
     assert pen.state("again").startswith("lost (the hub was killed before it could start")
@@ -205,20 +217,23 @@ def test_b1_hub_told_to_stop_takes_a_start_under_way_back(pen: Pen, tmp_path: Pa
     repo = make_repo(tmp_path / "repo")
     (pen.root / "roles" / "slow.yaml").write_text(
         'name: slow\nagent_type: command\ncommand: ["/bin/sleep", "1000"]\n'
+        "sandbox: {enabled: false}\n"
         "worktree:\n  enabled: true\n  branch_from: main\n"
-        f"  setup: touch {tmp_path}/at && sleep 4\n"
+        f"  setup: touch {tmp_path}/at; while ! test -e {tmp_path}/go; do sleep 0.05; done\n"
     )
-    pen.start()
+    change_hub(pen, "from bullpen.hub import background; background.LEAVE_SECONDS = 60.0")
     body = pen.launch(words=[], role="slow", cwd=str(repo))
-    results: list[Any] = []
-
-    asking = threading.Thread(target=lambda: results.append(pen.ask("POST", "/agents", body)))
-    asking.start()
-    wait_until((tmp_path / "at").exists)
-    assert pen.cli("hub", "stop").out == "hub stopped; agents go on\n"
-    asking.join(30)
-    assert [found[0] for found in results] == [503]
-    assert "told to stop" in results[0][1]["message"]
+    with ThreadPoolExecutor(2) as pool:
+        asking = pool.submit(pen.ask, "POST", "/agents", body)
+        wait_until((tmp_path / "at").exists)
+        stopping = pool.submit(pen.cli, "hub", "stop")
+        # Answers under way have a little time; then they are told to end.
+        wait_until(lambda: any("graceful shutdown" in line["message"] for line in pen.logged()))
+        (tmp_path / "go").touch()
+        assert stopping.result().out == "hub stopped; agents go on\n"
+        status, answer = asking.result()
+    assert status == 503
+    assert "told to stop" in answer["message"]
     assert list((pen.root / "sessions").iterdir()) == []
     assert git(repo, "worktree", "list").count("\n") == 0
     assert pen.client().post("agents", body=body, again=True)["running"]
@@ -232,6 +247,7 @@ def test_b1_hub_told_to_stop_does_not_wait_for_an_endless_set_up(pen: Pen, tmp_p
     note = tmp_path / "at"
     (pen.root / "roles" / "slow.yaml").write_text(
         'name: slow\nagent_type: command\ncommand: ["/bin/sleep", "1000"]\n'
+        "sandbox: {enabled: false}\n"
         "worktree:\n  enabled: true\n  branch_from: main\n"
         f"  setup: test -e {note} || {{ echo $$ > {note}; sleep 1000; }}\n"
     )
@@ -241,7 +257,7 @@ def test_b1_hub_told_to_stop_does_not_wait_for_an_endless_set_up(pen: Pen, tmp_p
     asking.start()
     wait_until(lambda: note.exists() and note.read_text().endswith("\n"))
     assert pen.cli("hub", "stop").out == "hub stopped; agents go on\n"
-    asking.join(30)
+    asking.join(60)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(int(note.read_text()), signal.SIGKILL)  # an orphan, as after a crash
     assert pen.client().post("agents", body=body, again=True)["running"]
@@ -363,6 +379,11 @@ def cut_short(pen: Pen, kills: list[float]) -> Counter[str]:
     return found
 
 
+def ids(pen: Pen) -> list[int]:
+    """Of all that was recorded; a hub that runs may record more."""
+    return [event["id"] for event in pen.events()]
+
+
 def assert_counted(text: bytes) -> int:
     """Every number from 1 on, none missing, none twice; the last one may be cut."""
     lines = text.split(b"\r\n")[:-1]
@@ -388,8 +409,10 @@ def test_k1_storm_of_kills_of_the_hub(pen: Pen, tmp_path: Path) -> None:
     served: list[int] = []
     kills: list[float] = []
     most_locks = 0
-    while len(served) < KILLS and time.monotonic() < began + STORM_SECONDS:
-        wait_until(lambda: pen.answers() and pen.pid not in served, 30)
+    while len(served) < FEWEST_KILLS or (
+        len(served) < KILLS and time.monotonic() < began + STORM_SECONDS
+    ):
+        wait_until(lambda: pen.answers() and pen.pid not in served)
         pid = pen.pid
         pause = storm.random.random() * 0.4
         deadline = time.monotonic() + pause
@@ -413,8 +436,10 @@ def test_k1_storm_of_kills_of_the_hub(pen: Pen, tmp_path: Path) -> None:
     assert hits["start"] + hits["stop"] > 0
     assert cut.total() > 0, "no kill came between two steps of anything"
     assert most_locks == 1
-    serving = pen.logged("serving")
-    assert len({line["pid"] for line in serving}) == len(serving) >= len(served) >= 5
+    # It is recorded before it serves, and logged after.
+    serving = [line["pid"] for line in pen.logged("serving")]
+    assert len(set(serving)) == len(serving)
+    assert set(served) <= {event["pid"] for event in pen.events(kind="hub.started")}
 
     assert {name: alive(pid) for name, pid in programs.items()} == dict.fromkeys(programs, True)
     agents = pen.agents()
@@ -434,10 +459,8 @@ def test_k1_storm_of_kills_of_the_hub(pen: Pen, tmp_path: Path) -> None:
         assert kinds["agent.started"] == 1
         assert kinds["agent.stopped"] == (name in storm.stopped), (name, kinds)
 
-    recorded = [event["id"] for event in pen.events()]
-    wait_until(lambda: listener.ids[-1:] == recorded[-1:])
+    wait_until(lambda: listener.ids == ids(pen))
     listener.close()
-    assert listener.ids == recorded
     lines = kept.read_text().split("\n")[:-1]
     assert len(lines) >= storm.typed
 
@@ -454,7 +477,7 @@ def test_k6_storm_of_kills_of_the_factory(pen: Pen) -> None:
     hits: Counter[str] = Counter()
     killed = 0
     while killed < 25:
-        pid = factory_pid(pen)
+        pid = living_factory(pen)
         storm.over.wait(storm.random.random() * 0.15)
         hits.update({what: 1 for what, count in storm.in_flight.items() if count})
         kill(pid)
@@ -474,7 +497,7 @@ def test_k6_storm_of_kills_of_the_factory(pen: Pen) -> None:
     assert_sound(pen)
 
 
-SPAWNED = "bullpen.hub.factory:Factory._spawn:1:after"
+SPAWNED = after(Factory._spawn)
 
 
 def test_k6_factory_of_a_killed_hub_that_comes_late_does_not_keep_the_next_from_starting(
@@ -530,8 +553,10 @@ def test_k2_stopped_client_stalls_neither_the_program_nor_others(pen: Pen) -> No
         assert watcher.stdout.readline() == b"ATTACHED\n"
         os.kill(watcher.pid, signal.SIGSTOP)
         wait_until(lambda: process_state(watcher.pid) == "T")
-        size = len(pen.log("flood"))
-        wait_until(lambda: len(pen.log("flood")) > size + (8 << 20))
+        # What its log holds is no measure: it begins a new one now and then.
+        asking = pen.connect("flood")
+        size = asking.status()["bytes"]
+        wait_until(lambda: asking.status()["bytes"] > size + (8 << 20))
         other = pen.connect("flood")
         other.attach()
         seen = len(other.output)
@@ -564,7 +589,5 @@ def test_b1_restarts_of_the_hub_fail_no_command(pen: Pen) -> None:
     assert storm.refused == []
     assert_counted(pen.log("c0"))
     assert_sound(pen)
-    recorded = [event["id"] for event in pen.events()]
-    wait_until(lambda: listener.ids[-1:] == recorded[-1:])
+    wait_until(lambda: listener.ids == ids(pen))
     listener.close()
-    assert listener.ids == recorded

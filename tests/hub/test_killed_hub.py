@@ -21,7 +21,9 @@ def test_b2_killed_hub_finds_its_agents_again_and_stops_them() -> None:
         assert alive(program)
         listed = pen.cli("list")
         assert (listed.code, listed.err) == (0, "")
-        assert re.search(r"^sleep +command +unknown \(it reports no state\)$", listed.out, re.M)
+        # A holder that says nothing for a while is not waited for.
+        shown = re.compile(r"^sleep +command +unknown \(it reports no state\)$", re.M)
+        wait_until(lambda: shown.search(pen.cli("list").out) is not None)
         assert alive(program)
         assert pen.pid != first
         assert pen.agents()["sleep"]["running"]

@@ -13,26 +13,30 @@ from pathlib import Path
 import pytest
 
 from bullpen import proc
-from bullpen.client import components
+from bullpen.client import processes
 from bullpen.engines import get_engine
 from bullpen.errors import BullpenError
-from bullpen.hub import adopt, held, runs, sweep
+from bullpen.hub import adopt
+from bullpen.hub.holders import files as holder_files
+from bullpen.hub.tasks import run as task_run
+from bullpen.hub.tasks.agents import WORK
 from bullpen.model.agent import Agent
 from bullpen.model.event import Event
-from bullpen.model.gc import Sweeping, Swept
+from bullpen.model.gc import GcPlan, GcProgress
 from bullpen.model.state import Idle, Unknown, View
-from tests.hub.parts import ENDED, Parts, held_by, in_parts
+from tests.hub.parts import ENDED, Parts, in_parts
+from tests.hub.stand_ins import held_by
 
 pytestmark = pytest.mark.slow
 
 
-async def swept(parts: Parts, meanwhile: str, act: Callable[[], None]) -> Swept:
+async def swept(parts: Parts, meanwhile: str, act: Callable[[], None]) -> GcPlan:
     """A sweep; `act` happens after the plan and before its first step."""
-    steps = sweep.sweep(parts.supervisor, 0.0, force=False, dry_run=False)
+    steps = parts.hub.gc.sweep(0.0, force=False, dry_run=False)
     async for told in steps:
-        if isinstance(told, Sweeping) and told.doing == meanwhile:
+        if isinstance(told, GcProgress) and told.doing == meanwhile:
             act()
-        if isinstance(told, Swept):
+        if isinstance(told, GcPlan):
             return told
     raise AssertionError("a sweep without a result")
 
@@ -40,7 +44,7 @@ async def swept(parts: Parts, meanwhile: str, act: Callable[[], None]) -> Swept:
 def test_r8_files_that_a_task_left_after_the_plan_keep_the_session() -> None:
     async def story(parts: Parts) -> None:
         amy = parts.agent("amy", ENDED, kind="headless")
-        work = parts.home.session("amy") / sweep.WORK / "conversation"
+        work = parts.home.session("amy") / WORK / "conversation"
 
         def leave_file() -> None:
             work.mkdir(parents=True)
@@ -98,15 +102,15 @@ def test_b2_a_holder_of_another_run_is_not_taken_for_the_agents() -> None:
         amy = parts.agent("amy")
         place = parts.home.session("amy"), parts.home.socket("amy")
         async with held_by(*place, tag="of another run") as holder:
-            assert not await parts.supervisor.watch.settle(amy)
+            assert not await parts.hub.watch.reconcile(amy)
             assert amy.link is None
             assert isinstance(amy.view.state, Unknown)
-            assert parts.events("agent.started") == []
+            assert parts.events_now("agent.started") == []
             with pytest.raises(BullpenError, match="does not answer"):
-                await parts.supervisor.stop("amy", 0)
+                await parts.hub.stopper.stop("amy", 0)
             assert b"X" not in holder.done
         async with held_by(*place, tag=amy.agent.run):
-            assert await parts.supervisor.watch.settle(amy)
+            assert await parts.hub.watch.reconcile(amy)
             assert amy.link is not None
 
     in_parts(story)
@@ -115,14 +119,16 @@ def test_b2_a_holder_of_another_run_is_not_taken_for_the_agents() -> None:
 def test_t11_a_run_of_another_task_is_neither_followed_nor_stopped() -> None:
     async def story(parts: Parts) -> None:
         parts.agent("amy", kind="headless")
-        place = runs.Place(parts.home.session("amy"), "t-1.1", parts.home.socket("amy"))
+        place = task_run.RunRef(parts.home.session("amy"), "t-1.1", parts.home.socket("amy"))
         async with held_by(place.directory, place.socket, tag="t-2.1") as holder:
-            await runs.stop(place, 0)
+            await task_run.stop(place, 0)
             with pytest.raises(BullpenError, match="another program is held"):
-                await runs.follow(place, get_engine("command"), runs.Told(), lambda: None)
+                await task_run.follow(
+                    place, get_engine("command"), task_run.RunOutput(), lambda: None
+                )
             assert holder.done == []
         async with held_by(place.directory, place.socket, tag="t-1.1") as holder:
-            await runs.stop(place, 0)
+            await task_run.stop(place, 0)
             assert holder.done == [b"X"]
 
     in_parts(story)
@@ -133,8 +139,8 @@ def test_k4_records_of_another_run_are_as_good_as_none(tmp_path: Path, tag: str)
     pids = {"pid": 1, "child": 1, "start_time": "x", "child_start_time": "x"}
     (tmp_path / "holder.json").write_text(json.dumps({"tag": "this", **pids}))
     (tmp_path / "exit.json").write_text(json.dumps({"tag": "this", "code": 0}))
-    assert (held.find_holder(tmp_path, tag) is not None) == (tag == "this")
-    assert (held.find_exit(tmp_path, tag) is not None) == (tag == "this")
+    assert (holder_files.find_holder(tmp_path, tag) is not None) == (tag == "this")
+    assert (holder_files.find_exit(tmp_path, tag) is not None) == (tag == "this")
 
 
 def test_b2_a_view_of_an_earlier_run_is_not_this_runs(tmp_path: Path) -> None:
@@ -153,11 +159,11 @@ def test_b2_a_view_of_an_earlier_run_is_not_this_runs(tmp_path: Path) -> None:
 def test_k4_nobody_is_signalled_whose_process_is_another_by_now() -> None:
     with sleeper() as child:
         record = {"pid": child.pid, "child": child.pid, "child_start_time": "another/1"}
-        held.end_orphan({**record, "start_time": "another/1"})
-        components.end(components.Process("hub", "hub", child.pid, "another/1"))
+        holder_files.end_orphan({**record, "start_time": "another/1"})
+        processes.end(processes.Process("hub", "hub", child.pid, "another/1"))
         assert child.poll() is None
         began = proc.start_time(child.pid)
-        held.end_orphan({**record, "start_time": began, "child_start_time": began})
+        holder_files.end_orphan({**record, "start_time": began, "child_start_time": began})
         assert child.wait(60) == -signal.SIGKILL
 
 
@@ -165,7 +171,7 @@ def test_f3_kill_all_does_not_stop_another_holder_under_the_same_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its record is of the last run; what answers at the socket is of the next."""
-    monkeypatch.setattr(components, "SETTLE_SECONDS", 0.5)
+    monkeypatch.setattr(processes, "SETTLE_SECONDS", 0.5)
 
     async def story(parts: Parts) -> None:
         with sleeper() as child:
@@ -173,10 +179,10 @@ def test_f3_kill_all_does_not_stop_another_holder_under_the_same_name(
             assert began is not None
             parts.agent("amy")
             place = parts.home.session("amy"), parts.home.socket("amy")
-            process = components.Process("agent", "amy", child.pid, began)
+            process = processes.Process("agent", "amy", child.pid, began)
             async with held_by(*place, tag="") as holder:
                 waits = asyncio.create_task(asyncio.to_thread(child.wait, 60))
-                await asyncio.to_thread(components._end_agent, parts.home, process)
+                await asyncio.to_thread(processes._end_agent, parts.home, process)
                 assert holder.done == []
             assert await waits == -signal.SIGKILL
 

@@ -8,23 +8,26 @@ import asyncio
 import json
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bullpen.engines import ENGINES
-from bullpen.hub import heartbeat, parking
-from bullpen.hub.record import observe_now, state_draft
-from bullpen.hub.reviewer import Reviewed
-from bullpen.hub.sessions import Settled, create
+from bullpen.hub.agents.observe import observe_now, state_draft
+from bullpen.hub.agents.sessions import LaunchEnv, create
+from bullpen.hub.messages import heartbeat
+from bullpen.hub.permissions.reviewer import Reviewed
+from bullpen.hub.usage import rate_limits
 from bullpen.model.agent import Agent
-from bullpen.model.approval import Request
+from bullpen.model.approval import ToolRequest
 from bullpen.model.event import Event
+from bullpen.model.fold import fold
 from bullpen.model.review import Verdict
-from bullpen.model.role import Heartbeat
-from bullpen.model.role import Reviewer as Instructed
-from bullpen.model.state import Blocked, Gone, Idle, Lost, State, Working, fold
-from tests.hub.parts_by_hand import ENGINE, Parts, ToldEngine, run, tasks, told, until
+from bullpen.model.role import Heartbeat, ReviewerSettings
+from bullpen.model.state import Blocked, HolderGone, Idle, Lost, State, Working
+from tests.hub.parts import Parts, in_parts, tasks, told, until
+from tests.hub.stand_ins import ENGINE, ToldEngine
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +51,12 @@ def beat(seconds: float, condition: str | None = None) -> Heartbeat:
 def test_g5_due_at_one_that_got_busy_meanwhile_there_is_no_message(state: State) -> None:
     async def main(parts: Parts) -> None:
         live = parts.put(state=Idle(), heartbeat=beat(1))
-        parts.hub.heartbeats.load()
+        await parts.hub.heartbeats.load()
         observe_now(live, told(live, state))
         await until(lambda: not tasks("heart of amy"))
         assert await parts.inbox() == []
 
-    run(main)
+    in_parts(main)
 
 
 def test_g5_busy_while_its_condition_was_asked_there_is_no_message() -> None:
@@ -61,30 +64,32 @@ def test_g5_busy_while_its_condition_was_asked_there_is_no_message() -> None:
         root = parts.home.root
         waiting = f"touch {root}/asked; while ! test -e {root}/go; do sleep 0.01; done"
         live = parts.put(state=Idle(), heartbeat=beat(1, waiting))
-        create(parts.home, live.agent, Settled(env={"PATH": "/usr/bin:/bin"}))
-        parts.hub.heartbeats.load()
+        create(parts.home, live.agent, LaunchEnv(env={"PATH": "/usr/bin:/bin"}))
+        await parts.hub.heartbeats.load()
         await until((root / "asked").exists)
         observe_now(live, told(live, Working()))
         (root / "go").touch()
         await until(lambda: not tasks("heart of amy"))
         assert await parts.inbox() == []
 
-    run(main)
+    in_parts(main)
 
 
 def test_g5_an_idle_period_has_one_message_and_the_next_one_has_another() -> None:
     async def main(parts: Parts) -> None:
         parts.put(state=Idle(), heartbeat=beat(1))
-        another = heartbeat.Heartbeats(parts.supervisor, parts.hub.delivery)
+        another = heartbeat.Heartbeats(
+            parts.hub.context, parts.registry, parts.hub.delivery, parts.hub.background
+        )
         for beats in (parts.hub.heartbeats, another):  # of a hub that comes to the same moment
-            beats.load()
+            await beats.load()
             await until(lambda: not tasks("heart of amy"))
         assert [one.sender for one in await parts.inbox()] == ["bullpen"]
         await parts.tell("amy", Working(), at=4.0)
         await parts.tell("amy", Idle(), at=5.0)
         await until(lambda: parts.hub.messages.unread("amy") == 2)
 
-    run(main)
+    in_parts(main)
 
 
 def test_g5_not_before_its_time_and_not_to_one_without() -> None:
@@ -95,41 +100,54 @@ def test_g5_not_before_its_time_and_not_to_one_without() -> None:
         parts.put("cleo", Working(), heartbeat=beat(1))
         parts.put("dan", Idle(limited_until=9e9), heartbeat=beat(1))
         parts.put("eve", Idle(), heartbeat=beat(1))
-        parts.hub.heartbeats.load()
+        await parts.hub.heartbeats.load()
         assert [name for name in others if tasks(f"heart of {name}")] == ["amy"]
         await until(lambda: parts.hub.messages.unread("eve") == 1)
         assert [parts.hub.messages.unread(name) for name in others] == [0, 0, 0, 0]
 
-    run(main)
+    in_parts(main)
 
 
 def test_g5_a_period_that_ends_ends_its_timer() -> None:
     async def main(parts: Parts) -> None:
         parts.put(state=Idle(), heartbeat=beat(time.time() + 3600))
-        parts.hub.heartbeats.load()
+        await parts.hub.heartbeats.load()
         assert len(tasks("heart of amy")) == 1
         await parts.tell("amy", Working())
         await until(lambda: not tasks("heart of amy"))
         await parts.tell("amy", Idle())
         await until(lambda: len(tasks("heart of amy")) == 1)
 
-    run(main)
+    in_parts(main)
 
 
-@pytest.mark.parametrize(("condition", "count"), [("true", 1), ("exit 3", 0), ("sleep 100", 0)])
+def test_g5_what_is_met_means_a_message() -> None:
+    async def main(parts: Parts) -> None:
+        live = parts.put(state=Idle(), heartbeat=beat(1, "true"))
+        create(parts.home, live.agent, LaunchEnv(env={"PATH": "/usr/bin:/bin"}))
+        await parts.hub.heartbeats.load()
+        await until(lambda: not tasks("heart of amy"))
+        assert len(await parts.inbox()) == 1
+
+    in_parts(main)
+
+
+@pytest.mark.parametrize("condition", ["exit 3", "sleep 100"])
 def test_g5_what_is_not_met_or_takes_too_long_means_no_message(
-    condition: str, count: int, monkeypatch: pytest.MonkeyPatch
+    condition: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "CONDITION_SECONDS", 0.2 if count == 0 else 60)
+    monkeypatch.setattr(heartbeat, "CONDITION_SECONDS", 0.2)
+    monkeypatch.setattr(heartbeat, "LEAST_AGAIN_SECONDS", 0.01)
+    asked = tmp_path / "asked"
 
     async def main(parts: Parts) -> None:
-        live = parts.put(state=Idle(), heartbeat=beat(1, condition))
-        create(parts.home, live.agent, Settled(env={"PATH": "/usr/bin:/bin"}))
-        parts.hub.heartbeats.load()
-        await until(lambda: not tasks("heart of amy"))
-        assert len(await parts.inbox()) == count
+        live = parts.put(state=Idle(), heartbeat=beat(1, f"echo x >> {asked}; {condition}"))
+        create(parts.home, live.agent, LaunchEnv(env={"PATH": "/usr/bin:/bin"}))
+        await parts.hub.heartbeats.load()
+        await until(lambda: asked.exists() and asked.read_text().count("x") >= 2)
+        assert await parts.inbox() == []
 
-    run(main)
+    in_parts(main)
 
 
 # ── rate limits ──
@@ -137,7 +155,7 @@ def test_g5_what_is_not_met_or_takes_too_long_means_no_message(
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parking, "JITTER_SECONDS", 0.0)
+    monkeypatch.setattr(rate_limits, "JITTER_SECONDS", 0.0)
 
 
 def stated(parts: Parts, name: str = "amy") -> Event:
@@ -152,7 +170,7 @@ def test_o3_one_that_does_something_else_by_now_is_not_woken_up(
 ) -> None:
     async def main(parts: Parts) -> None:
         live = parts.put(state=Idle(limited_until=time.time()))
-        parts.hub.parking.notice([stated(parts)])
+        parts.hub.rate_limits.notice([stated(parts)])
         if isinstance(state, Lost):
             live.view = live.view.model_copy(update={"state": state})
         else:
@@ -162,7 +180,7 @@ def test_o3_one_that_does_something_else_by_now_is_not_woken_up(
         assert await parts.events("agent.resumed") == []
         assert live.view.state == state
 
-    run(main)
+    in_parts(main)
 
 
 def test_o3_at_the_reset_it_is_told_to_go_on_once_by_whichever_hub(at_once: None) -> None:
@@ -170,33 +188,33 @@ def test_o3_at_the_reset_it_is_told_to_go_on_once_by_whichever_hub(at_once: None
         until_then = time.time()
         live = parts.put(state=Idle(limited_until=until_then))
         before = live.view
-        await parts.hub.parking.load()
+        await parts.hub.rate_limits.load()
         await until(lambda: not tasks("parked amy"))
         assert live.view.state == Idle()
         live.view = before  # the hub was killed before it could say that the wait was over
-        await parts.hub.parking.load()
+        await parts.hub.rate_limits.load()
         await until(lambda: not tasks("parked amy"))
-        assert [one.text for one in await parts.inbox()] == [parking.GO_ON]
+        assert [one.text for one in await parts.inbox()] == [rate_limits.GO_ON]
         (event,) = await parts.events("agent.resumed")
         assert event.data == {"run": "run-amy", "until": until_then}
 
-    run(main)
+    in_parts(main)
 
 
 def test_o3_it_is_not_woken_up_before_the_reset_and_a_later_one_counts(at_once: None) -> None:
     async def main(parts: Parts) -> None:
         live = parts.put(state=Idle(limited_until=time.time() + 3600))
-        await parts.hub.parking.load()
+        await parts.hub.rate_limits.load()
         (first,) = tasks("parked amy")
-        parts.hub.parking.notice([stated(parts)])
+        parts.hub.rate_limits.notice([stated(parts)])
         assert tasks("parked amy") == [first]  # the same wait
         now = time.time()
         await parts.tell("amy", Idle(limited_until=now))
         await until(lambda: parts.hub.messages.unread("amy") == 1)
-        assert first.cancelled()
-        assert live.view.state == Idle()
+        await until(first.cancelled)
+        await until(lambda: live.view.state == Idle())
 
-    run(main)
+    in_parts(main)
 
 
 def failed(**fields: Any) -> dict[str, Any]:
@@ -207,41 +225,47 @@ def test_o3_waits_grow_within_a_run_and_begin_anew_after_a_turn_that_ended_well(
     async def main(parts: Parts) -> None:
         live = parts.put(state=Working())
         for _ in range(2):
-            await parts.hub.parking.hooked(live, failed())
-        await parts.hub.parking.hooked(live, {"hook_event_name": "Stop"})
-        await parts.hub.parking.hooked(live, failed())
+            await parts.hub.rate_limits.hooked(live, failed())
+        await parts.hub.rate_limits.hooked(live, {"hook_event_name": "Stop"})
+        await parts.hub.rate_limits.hooked(live, failed())
         found = await parts.events("agent.parked", "amy")
         assert [event.data["attempt"] for event in found] == [1, 2, 1]
         assert live.view.state == Idle(limited_until=found[-1].data["until"])
         assert len(tasks("parked amy")) == 1
 
-    run(main)
+    in_parts(main)
 
 
 @pytest.mark.parametrize(("of_run", "attempt"), [("run-amy", 2), ("run-before", 1)])
 def test_o3_another_hub_counts_on_for_the_same_run(of_run: str, attempt: int) -> None:
     async def main(parts: Parts) -> None:
         live = parts.put(state=Working(), run=of_run)
-        await parts.hub.parking.hooked(live, failed())
+        await parts.hub.rate_limits.hooked(live, failed())
         live.agent = live.agent.model_copy(update={"run": "run-amy"})
-        another = parking.Parking(parts.supervisor, parts.hub.delivery)
+        another = rate_limits.RateLimits(
+            parts.store,
+            parts.registry,
+            parts.hub.observer,
+            parts.hub.delivery,
+            parts.hub.background,
+        )
         await another.load()
         await another.hooked(live, failed())
         found = await parts.events("agent.parked", "amy")
         assert found[-1].data["attempt"] == attempt
 
-    run(main)
+    in_parts(main)
 
 
 def test_o3_the_limit_of_one_that_has_ended_parks_nobody() -> None:
     async def main(parts: Parts) -> None:
         live = parts.put(state=Working())
         live.view = live.view.model_copy(update={"state": Lost(reason="x")})
-        await parts.hub.parking.hooked(live, failed())
+        await parts.hub.rate_limits.hooked(live, failed())
         assert await parts.events("agent.parked") == []
         assert tasks("parked amy") == []
 
-    run(main)
+    in_parts(main)
 
 
 # ── reviews ──
@@ -255,7 +279,9 @@ class HeldReviewer:
         self.is_asked = asyncio.Event()
         self.may_say = asyncio.Event()
 
-    async def review(self, agent: Agent, request: Request, told: Instructed) -> Reviewed:
+    async def review(
+        self, agent: Agent, request: ToolRequest, settings: ReviewerSettings
+    ) -> Reviewed:
         self.is_asked.set()
         await self.may_say.wait()
         return Reviewed(Verdict(word=self.word, reason="so it is"), 0.1)
@@ -286,12 +312,11 @@ def test_q2_a_review_that_comes_after_the_answer_in_the_terminal_decides_nothing
         await parts.tell("amy", state)
         held.may_say.set()
         assert await asking == ""
-        assert list(permissions.approvals) == []
+        assert permissions.approvals.waiting() == []
+        assert [one.state.status for one in permissions.approvals] == ["closed"]
         assert live.view.state == state
-        (event,) = await parts.events("permission.reviewed")
-        assert event.data["verdict"] == word
 
-    run(main)
+    in_parts(main)
 
 
 @pytest.mark.parametrize("word", ["ALLOW", "DENY"])
@@ -306,9 +331,11 @@ def test_q2_a_review_in_time_decides(word: str) -> None:
         decision = json.loads(answer)["hookSpecificOutput"]["decision"]
         assert decision["behavior"] == word.lower()
         assert isinstance(live.view.state, Working)
-        assert list(permissions.approvals) == []
+        (event,) = await parts.events("permission.reviewed")
+        assert event.data["verdict"] == word
+        assert [one.state.status for one in permissions.approvals] == ["answered"]
 
-    run(main)
+    in_parts(main)
 
 
 def test_q2_one_that_ended_while_it_was_reviewed_gets_no_answer() -> None:
@@ -319,12 +346,12 @@ def test_q2_one_that_ended_while_it_was_reviewed_gets_no_answer() -> None:
         permissions.reviewer = held  # type: ignore[assignment]
         asking = asyncio.create_task(permissions.decide(live, "a1", BODY, time.time()))
         await held.is_asked.wait()
-        live.view = fold(live.view, Gone(at=time.time(), reason="x"))
+        live.view = fold(live.view, HolderGone(at=time.time(), reason="x"))
         held.may_say.set()
         assert await asking == ""
-        assert list(permissions.approvals) == []
+        assert [one.state.status for one in permissions.approvals] == ["closed"]
 
-    run(main)
+    in_parts(main)
 
 
 class SayingReviewer:
@@ -334,7 +361,9 @@ class SayingReviewer:
         self.verdict = Verdict(word=word, reason=reason)
         self.asked = 0
 
-    async def review(self, agent: Agent, request: Request, told: Instructed) -> Reviewed:
+    async def review(
+        self, agent: Agent, request: ToolRequest, settings: ReviewerSettings
+    ) -> Reviewed:
         self.asked += 1
         return Reviewed(self.verdict, 0.1)
 
@@ -353,7 +382,7 @@ def test_q2_what_the_reviewer_repeats_of_a_credential_is_not_kept() -> None:
         assert key not in event.data["reason"]
         assert event.data["reason"].startswith("sends ")
 
-    run(main)
+    in_parts(main)
 
 
 @pytest.mark.parametrize(("is_on", "count"), [(True, 1), (False, 0)])
@@ -367,13 +396,13 @@ def test_q2_a_role_without_instructions_has_no_reviewer(is_on: bool, count: int)
         permissions, reviewer = parts.hub.permissions, SayingReviewer("ASK_USER", "perhaps")
         permissions.reviewer = reviewer  # type: ignore[assignment]
         asking = asyncio.create_task(permissions.decide(live, "a1", BODY, time.time()))
-        await until(lambda: bool(permissions.approvals.waiting()))
+        await until(lambda: bool(permissions.approvals.for_person()))
         assert reviewer.asked == count
         assert permissions.approvals.waiting()[0].review == ("perhaps" if is_on else "")
-        assert live.view.state == Blocked(on="permission", tool="Bash")
+        await until(lambda: live.view.state == Blocked(on="permission", tool="Bash"))
         asking.cancel()
 
-    run(main)
+    in_parts(main)
 
 
 @pytest.mark.parametrize("word", ["ALLOW", "DENY"])
@@ -384,7 +413,7 @@ def test_q3_while_a_person_is_asked_a_review_of_another_call_does_not_hide_it(wo
         permissions = parts.hub.permissions
         permissions.reviewer = SayingReviewer("ASK_USER")  # type: ignore[assignment]
         asking = asyncio.create_task(permissions.decide(live, "a1", BODY, time.time()))
-        await until(lambda: bool(permissions.approvals.waiting()))
+        await until(lambda: bool(permissions.approvals.for_person()))
         held = HeldReviewer(word)
         permissions.reviewer = held  # type: ignore[assignment]
         other = asyncio.create_task(permissions.decide(live, "a2", BODY, time.time()))
@@ -395,4 +424,4 @@ def test_q3_while_a_person_is_asked_a_review_of_another_call_does_not_hide_it(wo
         assert live.view.state == Blocked(on="permission", tool="Bash")
         asking.cancel()
 
-    run(main)
+    in_parts(main)

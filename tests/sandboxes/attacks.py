@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 SECRET = "the-secret-of-somebody-else"
+LFS_OBJECT = "c9a70aa5b57db3fce19fa20b59f3b80bd8d22d5a72588b09e1ed89b148ee63ed"  # of that
 SYSTEM = ("system", "links", "etc", "etc-directories")
 P: dict[str, Any] = {}
 libc = ctypes.CDLL(None, use_errno=True)
@@ -69,14 +70,16 @@ def append(path, text="planted"):
 
 def connect(path):
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(2)
+        client.settimeout(30)
         client.connect(path)
         return SECRET
 
 
 def git(*words):
     env = {name: value for name, value in os.environ.items() if name != "GIT_CONFIG_NOSYSTEM"}
-    subprocess.run(["git", *words], cwd=P["cwd"], env=env, check=True, capture_output=True)
+    words = ["git", *words]
+    done = subprocess.run(words, cwd=P["cwd"], env=env, check=True, capture_output=True)
+    return done.stdout.decode().strip()
 
 
 # ── reading ──────────────────────────────────────────────────────────────────
@@ -115,6 +118,13 @@ def ssh_key():
 @attack("person")
 def login_of_the_person():
     return read(P["person"] + "/.claude/.credentials.json")
+
+
+@attack("person")
+def login_beside_a_program():
+    """Of a directory on PATH in the person's home only what programs need is shown: see
+    `test_x2_a_whole_install_root_would_show_the_login_beside_its_program`."""
+    return read(P["person"] + "/.fly/config.yml")
 
 
 @attack("git-passwords")
@@ -230,13 +240,13 @@ def socket_of_the_own_holder():
 
 
 @attack("home")
-def door_of_another_agent():
+def socket_of_another_agent():
     return connect(P["home"] + "/sessions/bob/api/hub.sock")
 
 
 @attack("net")
 def port_of_the_hub():
-    with socket.create_connection(("127.0.0.1", P["port"]), timeout=2):
+    with socket.create_connection(("127.0.0.1", P["port"]), timeout=30):
         return SECRET
 
 
@@ -368,6 +378,16 @@ def settings_that_were_missing():
     path.write_text("{}")
 
 
+@attack("other-homes", kind="write")
+def role_of_another_home():
+    append(P["cwd"] + "/deep/other/.bullpen/roles/coder.yaml")
+
+
+@attack("other-homes", kind="write")
+def list_of_the_persons_homes():
+    append(P["cwd"] + "/deep/config/homes", "0123456789abcdef /planted")
+
+
 @attack("pins", kind="write")
 def directory_above_a_read_only_one():
     os.rename(P["cwd"] + "/deep", P["cwd"] + "/moved")
@@ -445,7 +465,7 @@ def false_repository():
     return path
 
 
-@attack("git-common", kind="run")
+@attack("git-hooks", kind="run")
 def hook():
     shutil.copy(evil(), P["common"] + "/hooks/post-index-change")
     shutil.copy(evil(), P["common"] + "/hooks/post-checkout")
@@ -463,7 +483,7 @@ def relative_hooks_path():
     git("config", "core.hooksPath", "hooks")
 
 
-@attack("git-config.worktree", kind="run")
+@attack("git-common", kind="run")
 def configuration_of_the_worktree():
     replace(P["admin"] + "/config.worktree", f"[core]\n\tfsmonitor = {evil()}\n")
 
@@ -481,12 +501,12 @@ def git_file_by_a_hard_link():
     target.write_text(f"gitdir: {false_repository()}\n")
 
 
-@attack("git-commondir", kind="run")
+@attack("git-common", kind="run")
 def another_common_directory():
     replace(P["admin"] + "/commondir", false_repository() + "\n")
 
 
-@attack("git-commondir", kind="run")
+@attack("git-common", kind="run")
 def common_directory_by_a_hard_link():
     target = Path(P["admin"], "copy")
     target.unlink(missing_ok=True)
@@ -494,7 +514,7 @@ def common_directory_by_a_hard_link():
     target.write_text(false_repository() + "\n")
 
 
-@attack("git-gitdir", kind="write")
+@attack("git-common", kind="write")
 def another_place_of_the_worktree():
     replace(P["admin"] + "/gitdir", P["person"] + "/.git\n")
 
@@ -515,7 +535,44 @@ def packed_refs():
     append(P["common"] + "/packed-refs", "# planted\n")
 
 
-@attack("git-locks", kind="act")
+@attack("git-common", kind="write")
+def branch_of_somebody_else():
+    git("update-ref", "refs/heads/main", git("commit-tree", "-m", "evil", "HEAD^{tree}"))
+
+
+@attack("git-common", kind="write")
+def stash_of_somebody_else():
+    git("stash", "drop")
+
+
+@attack("git-common", kind="write")
+def link_in_place_of_a_log():
+    log = P["common"] + "/logs/refs/heads/main"
+    replace(log, "planted")
+
+
+@attack("git-objects", kind="write")
+def object_under_an_unchanged_id():
+    """Loose objects are opened by their names, and not looked at again."""
+    objects = [*Path("/run/bullpen/git/objects").glob("[0-9a-f][0-9a-f]/*")]
+    for file in objects:
+        file.chmod(0o644)
+        file.write_bytes(b"evil")
+
+
+@attack("git-lfs", kind="write")
+def large_file_under_an_unchanged_name():
+    """git-lfs takes what it has by its name."""
+    directory = Path("/run/bullpen/git/lfs/objects", LFS_OBJECT[:2], LFS_OBJECT[2:4])
+    (directory / LFS_OBJECT).write_bytes(b"evil")
+
+
+@attack("git-modules", kind="write")
+def configuration_of_a_submodule():
+    append(P["common"] + "/modules/part/config", "[core]\n\tfsmonitor = evil\n")
+
+
+@attack("git-common", kind="act")
 def lock_of_the_repository():
     # To hold it nothing needs to be written. The hub waits for whoever has it.
     with open(P["common"] + "/bullpen/lock") as file:

@@ -1,11 +1,11 @@
-"""Places to attack, for each user that can be had."""
+"""Machines to attack, for each user that can be had."""
 
 import shutil
 from collections.abc import Iterator
 
 import pytest
 
-from tests.sandboxes.place import USERS, Place, made
+from tests.sandboxes.machine import USERS, Machine, made_machine
 
 
 @pytest.fixture(autouse=True)
@@ -14,6 +14,6 @@ def _has_bubblewrap() -> None:
 
 
 @pytest.fixture(params=USERS, ids=lambda uid: "root" if uid == 0 else "ordinary")
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    with made(request.param) as place:
-        yield place
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    with made_machine(request.param) as machine:
+        yield machine

@@ -12,32 +12,31 @@ import pytest
 
 from bullpen.holder.child import set_size
 from bullpen.sandboxes.base import Git
-from bullpen.sandboxes.prepare import remove_planted
-from tests.sandboxes.place import PYTHON, Place, as_user
+from tests.sandboxes.machine import PYTHON, SECRET, Machine
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def remote(place: Place) -> Path:
-    path = place.root / "remote.git"
-    place.git("init", "-q", "--bare", str(path))
-    place.git("remote", "add", "origin", str(path))
-    place.git("push", "-q", "origin", "main", "other")
+def remote(machine: Machine) -> Path:
+    path = machine.root / "remote.git"
+    machine.git("init", "-q", "--bare", str(path))
+    machine.git("remote", "add", "origin", str(path))
+    machine.git("push", "-q", "origin", "main", "other")
     return path
 
 
-def test_x2_a_day_with_git(place: Place, remote: Path) -> None:
-    policy = place.policy(writable=(place.cwd, remote))
+def test_x7_a_day_with_git(machine: Machine, remote: Path) -> None:
+    policy = machine.policy(writable=(machine.cwd, remote))
     # Somebody pushed in the meantime.
-    place.git("checkout", "-q", "other")
-    (place.repo / "theirs").write_text("theirs")
-    place.own()
-    place.git("add", ".")
-    place.git("-c", "commit.gpgsign=false", "commit", "-qm", "Theirs")
-    place.git("push", "-q", "origin", "other")
-    said = place.shell(
+    machine.git("checkout", "-q", "other")
+    (machine.repo / "theirs").write_text("theirs")
+    machine.own()
+    machine.git("add", ".")
+    machine.git("-c", "commit.gpgsign=false", "commit", "-qm", "Theirs")
+    machine.git("push", "-q", "origin", "other")
+    said = machine.shell(
         """
         test "$(git config commit.gpgsign)" = false
         echo one >one; git add one; git commit -qm One
@@ -61,7 +60,10 @@ def test_x2_a_day_with_git(place: Place, remote: Path) -> None:
     )
     assert "Three" in said
     assert "Two" in said
-    assert place.git("log", "-1", "--format=%s", "topic").strip() == "Three"
+    assert machine.bring_over().state.refused == {}
+    assert machine.git("log", "-1", "--format=%s", "amy").strip() == "Merge"
+    topic = "refs/bullpen/in/amy/heads/topic"
+    assert machine.git("log", "-1", "--format=%s", topic).strip() == "Three"
     assert (
         "topic"
         in subprocess.run(
@@ -71,38 +73,33 @@ def test_x2_a_day_with_git(place: Place, remote: Path) -> None:
             check=True,
         ).stdout
     )
-    assert (place.cwd / "theirs").exists()
+    assert (machine.cwd / "theirs").exists()
 
 
-def test_x2_what_would_harm_others_does_not_work(place: Place) -> None:
-    for words in (
-        ["git", "config", "user.name", "x"],
-        ["git", "worktree", "add", "../new"],
-        ["git", "branch", "-D", "spare"],
-        ["git", "pack-refs", "--all"],
-    ):
-        done = place.run(words)
-        assert done.returncode != 0, (words, done)
-    place.run(["git", "worktree", "prune", "--expire=now"])
-    assert (place.common / "worktrees" / "bob" / "gitdir").exists()
+def test_x7_what_would_harm_others_stays_inside(machine: Machine) -> None:
+    before = machine.git("for-each-ref"), (machine.common / "config").read_text()
+    machine.shell(
+        """
+        git config user.name x; git branch -D spare; git pack-refs --all; git gc -q
+        git update-ref refs/heads/main $(git commit-tree -m evil HEAD^{tree})
+        git worktree prune --expire=now; git fsck
+        """
+    )
+    assert (machine.git("for-each-ref"), (machine.common / "config").read_text()) == before
+    assert (machine.common / "worktrees" / "bob" / "gitdir").exists()
 
 
-def test_x2_all_refs_are_recorded_before_each_start_and_can_be_put_back(place: Place) -> None:
-    was = place.git("rev-parse", "main").strip()
-    place.shell("git commit -q --allow-empty -m Mine; git update-ref refs/heads/main HEAD")
-    moved = place.git("rev-parse", "main").strip()
-    assert moved != was
-    record = place.session / "refs.before"
-    assert f"update refs/heads/main {was}\n" in record.read_text()
-    place.outside(["sh", "-c", f"git update-ref --stdin <{record}"], cwd=place.repo)
-    assert place.git("rev-parse", "main").strip() == was
-    place.git("update-ref", "refs/heads/main", moved)
-    place.shell("true")
-    assert f"update refs/heads/main {moved}\n" in record.read_text()
+def test_x2_a_whole_install_root_would_show_the_login_beside_its_program(machine: Machine) -> None:
+    """What stops `login_beside_a_program` is the choice of directories (`entry_roots`)."""
+    entry, login = machine.person / ".fly" / "bin", machine.person / ".fly" / "config.yml"
+    assert machine.shell(f"{entry}/flyctl") == "fly"
+    assert machine.run(["cat", str(login)]).returncode != 0
+    whole = machine.policy(programs=(entry.parent,))
+    assert machine.shell(f"cat {login}", whole) == SECRET
 
 
-def test_x2_names_and_tools(place: Place) -> None:
-    said = place.shell(
+def test_x2_names_and_tools(machine: Machine) -> None:
+    said = machine.shell(
         f"""
         whoami
         awk 'BEGIN {{ print "awk" }}'
@@ -110,16 +107,16 @@ def test_x2_names_and_tools(place: Place) -> None:
         echo x >$HOME/cache; cat $HOME/.gitconfig >/dev/null
         tool
         """,
-        env={"PATH": f"{place.programs}:/usr/bin:/bin"},
+        env={"PATH": f"{machine.programs}:/usr/bin:/bin"},
     )
     lines = said.splitlines()
     assert lines[0] not in ("", "nobody")
     assert lines[1:] == ["awk", "amy python", "tool"]
-    assert not (place.person / "cache").exists()
+    assert not (machine.person / "cache").exists()
 
 
-def test_x2_a_version_manager_in_the_home_directory(place: Place) -> None:
-    manager = place.person / ".pyenv"
+def test_x2_a_version_manager_in_the_home_directory(machine: Machine) -> None:
+    manager = machine.person / ".pyenv"
     shim = manager / "shims" / "python"
     shim.parent.mkdir(parents=True)
     shim.write_text(f'#!/bin/sh\nexec {manager}/versions/3/bin/python "$@"\n')
@@ -127,138 +124,131 @@ def test_x2_a_version_manager_in_the_home_directory(place: Place) -> None:
     binary = manager / "versions" / "3" / "bin" / "python"
     binary.parent.mkdir(parents=True)
     shutil.copy(os.path.realpath(PYTHON), binary)
-    (place.person / ".secret").write_text("hidden")
-    place.own()
+    (machine.person / ".secret").write_text("hidden")
+    machine.own()
     env = {"PATH": f"{shim.parent}:/usr/bin:/bin"}
-    policy = place.policy(programs=(manager,))
-    said = place.shell(
+    policy = machine.policy(programs=(manager,))
+    said = machine.shell(
         "python -c 'import json, sys; print(sys.executable)'; ls -A $HOME", policy, env=env
     )
     assert str(manager) in said
     assert ".secret" not in said
-    assert place.run(["python", "-c", "pass"], place.policy(), env=env).returncode != 0
+    assert machine.run(["python", "-c", "pass"], machine.policy(), env=env).returncode != 0
 
 
 @pytest.mark.few(1)
 @pytest.mark.skipif(not shutil.which("npm", path="/usr/bin"), reason="there is no npm")
-def test_x2_npm(place: Place) -> None:
+def test_x2_npm(machine: Machine) -> None:
     package = {"name": "x", "version": "1.0.0", "scripts": {"test": "node -e 'console.log(6*7)'"}}
-    (place.cwd / "package.json").write_text(json.dumps(package))
-    place.own()
-    assert "42" in place.shell("npm test --silent && npm install --offline --silent && ls")
+    (machine.cwd / "package.json").write_text(json.dumps(package))
+    machine.own()
+    assert "42" in machine.shell("npm test --silent && npm install --offline --silent && ls")
 
 
-def test_x2_a_read_only_working_directory(place: Place) -> None:
+def test_x2_a_read_only_working_directory(machine: Machine) -> None:
     """What `read_only_paths: [.]` makes."""
-    policy = place.policy(read_only=(place.cwd,))
-    said = place.shell("git status --porcelain; git log --oneline; pwd; echo x >/tmp/x", policy)
-    assert str(place.cwd) in said
-    before = place.git("rev-parse", "amy")
+    policy = machine.policy(read_only=(machine.cwd,))
+    said = machine.shell("git status --porcelain; git log --oneline; pwd; echo x >/tmp/x", policy)
+    assert str(machine.cwd) in said
+    before = machine.git("rev-parse", "amy")
     for script in (
         "echo x >file",
         "git commit --allow-empty -m x",
         "git update-ref refs/heads/x HEAD",
     ):
-        assert place.run(["sh", "-c", script], policy).returncode != 0, script
-    assert not (place.cwd / "file").exists()
-    assert place.git("rev-parse", "amy") == before
+        assert machine.run(["sh", "-c", script], policy).returncode != 0, script
+    assert not (machine.cwd / "file").exists()
+    assert machine.git("rev-parse", "amy") == before
 
 
-def test_x2_a_read_only_working_directory_does_not_bring_the_home_back(place: Place) -> None:
-    policy = place.policy(cwd=place.root, writable=(), git=None, read_only=(place.root,))
-    assert place.run(["cat", str(place.home / "state.db")], policy).returncode != 0
-    assert place.run(["cat", str(place.root / "elsewhere/secret")], policy).returncode == 0
-    assert place.run(["touch", str(place.root / "x")], policy).returncode != 0
+def test_x2_a_read_only_working_directory_does_not_bring_the_home_back(machine: Machine) -> None:
+    policy = machine.policy(cwd=machine.root, writable=(), git=None, read_only=(machine.root,))
+    assert machine.run(["cat", str(machine.home / "state.db")], policy).returncode != 0
+    assert machine.run(["cat", str(machine.root / "elsewhere/secret")], policy).returncode == 0
+    assert machine.run(["touch", str(machine.root / "x")], policy).returncode != 0
 
 
-def test_x2_a_main_checkout_can_be_read_and_its_repository_not_written(place: Place) -> None:
-    policy = place.policy(
-        cwd=place.repo, writable=(place.repo,), git=Git(place.common, place.common, place.repo)
+def test_x2_a_main_checkout_can_be_read_and_its_repository_not_written(machine: Machine) -> None:
+    policy = machine.policy(
+        cwd=machine.repo,
+        writable=(machine.repo,),
+        git=Git(machine.common, machine.common, machine.repo),
     )
-    place.shell("echo x >file; git status --porcelain", policy)
-    assert place.run(["sh", "-c", "echo x >.git/hooks/post-checkout"], policy).returncode != 0
-    assert place.run(["mv", ".git", "moved"], policy).returncode != 0
+    machine.shell("echo x >file; git status --porcelain", policy)
+    assert machine.run(["sh", "-c", "echo x >.git/hooks/post-checkout"], policy).returncode != 0
+    assert machine.run(["mv", ".git", "moved"], policy).returncode != 0
+    # Whoever can open the lock can hold it, and nobody makes worktrees any more.
+    assert machine.run(["test", "-e", ".git/bullpen/lock"], policy).returncode != 0
 
 
-def test_x2_the_session_can_be_read_and_its_doors_used(place: Place) -> None:
-    place.shell(f"cat {place.session}/settings.json; echo x >{place.session}/api/x")
-    assert (place.session / "api" / "x").exists()
+def test_x2_the_session_can_be_read_and_its_sockets_used(machine: Machine) -> None:
+    machine.shell(f"cat {machine.session}/settings.json; echo x >{machine.session}/api/x")
+    assert (machine.session / "api" / "x").exists()
 
 
-def test_x2_a_working_directory_in_the_session(place: Place) -> None:
-    work = place.session / "work" / "one"
+def test_x2_a_working_directory_in_the_session(machine: Machine) -> None:
+    work = machine.session / "work" / "one"
     work.mkdir(parents=True)
-    place.own()
-    policy = place.policy(cwd=work, writable=(), git=None)
-    place.shell("git init -q; echo x >file; git add .; git commit -qm x", policy)
+    machine.own()
+    policy = machine.policy(cwd=work, writable=(), git=None)
+    machine.shell("git init -q; echo x >file; git add .; git commit -qm x", policy)
     assert (work / "file").exists()
 
 
-def test_x2_exit_codes_and_programs_that_are_missing(place: Place) -> None:
-    assert place.run(["sh", "-c", "exit 7"]).returncode == 7
-    assert place.run(["no-such-program"]).returncode == 127
+def test_x2_exit_codes_and_programs_that_are_missing(machine: Machine) -> None:
+    assert machine.run(["sh", "-c", "exit 7"]).returncode == 7
+    assert machine.run(["no-such-program"]).returncode == 127
 
 
-def test_x2_a_program_whose_name_looks_like_a_variable(place: Place) -> None:
-    odd = place.programs / "a=b"
+def test_x2_a_program_whose_name_looks_like_a_variable(machine: Machine) -> None:
+    odd = machine.programs / "a=b"
     odd.write_text("#!/bin/sh\necho odd\n")
     odd.chmod(0o755)
-    place.own()
-    assert place.run([str(odd)]).stdout == b"odd\n"
+    machine.own()
+    assert machine.run([str(odd)]).stdout == b"odd\n"
 
 
-def test_x5_links_in_the_repository_are_removed_before_git_outside_follows_them(
-    place: Place,
+def test_x5_links_that_an_agent_of_before_left_are_removed_at_its_next_start(
+    machine: Machine,
 ) -> None:
-    """git appends to a reflog that is a link: to a person's startup file, say."""
-    startup = place.person / ".bashrc"
-    log = place.common / "logs" / "refs" / "heads" / "main"
+    """git appends to a reflog that is a link: to a person's startup file, say; and it waits for
+    pipes."""
+    startup = machine.person / ".bashrc"
+    log = machine.common / "logs" / "refs" / "heads" / "main"
+    ref = machine.common / "refs" / "heads" / "pipe"
     unsigned = ("-c", "commit.gpgsign=false")
-    for is_cleared in (True, False):
-        place.shell(f"rm -f {log}; ln -s {startup} {log}; ln -s {startup} {place.admin}/link")
+    for is_cleared in (False, True):
+        log.unlink()
+        log.symlink_to(startup)
+        os.mkfifo(ref)
+        machine.own()
+        # Only where a pipe is in the way it does not answer, however long it is waited for.
+        ask = ["timeout", "60" if is_cleared else "1", "git", "for-each-ref"]
         if is_cleared:
-            assert removed_in(place) == {log, place.admin / "link"}
-        place.git(*unsigned, "commit", "-q", "--allow-empty", "-m", "Mine")
+            machine.shell("git log --oneline")
+        assert ("refs/heads/main" in machine.outside(ask, cwd=machine.repo)) == is_cleared
+        ref.unlink(missing_ok=True)
+        startup.write_text("")
+        machine.git(*unsigned, "commit", "-q", "--allow-empty", "-m", "Mine")
         assert startup.read_text().endswith("commit: Mine\n") != is_cleared
 
 
-def test_x5_nor_are_its_objects_led_elsewhere_or_pipes_waited_for(place: Place) -> None:
-    """gc deletes through such a link; any git waits for such a pipe, for ever."""
-    pack, ref = place.common / "objects" / "pack", place.common / "refs" / "heads" / "pipe"
-    elsewhere = place.root / "elsewhere"
-    redundant = place.write("elsewhere/tmp_of_somebody", "")
-    ask = ["timeout", "1", "git", "for-each-ref"]
-    for is_cleared in (True, False):
-        place.shell(f"rm -rf {pack}; ln -s {elsewhere} {pack}; mkfifo {ref}")
-        if is_cleared:
-            assert removed_in(place) == {pack, ref}
-        assert ("refs/heads/main" in place.outside(ask, cwd=place.repo)) == is_cleared
-        ref.unlink(missing_ok=True)
-        place.git("prune", "--expire=now")
-        assert redundant.exists() == is_cleared
-
-
-def removed_in(place: Place) -> set[Path]:
-    repo = Git(place.common, place.admin, place.cwd)
-    return set(as_user(place.uid, lambda: remove_planted(repo)))
-
-
-def test_x2_an_ssh_agent_that_is_given_can_be_used(place: Place) -> None:
-    directory = place.root / "elsewhere" / "agent"
+def test_x2_an_ssh_agent_that_is_given_can_be_used(machine: Machine) -> None:
+    directory = machine.root / "elsewhere" / "agent"
     directory.mkdir()
-    place.listen(directory / "sock")
+    machine.listen(directory / "sock")
     (directory / "beside").write_text("hidden")
-    place.own()
+    machine.own()
     script = (
         "import os, socket; s = socket.socket(socket.AF_UNIX);"
         "s.connect(os.environ['SSH_AUTH_SOCK']);"
         "print(os.listdir(os.path.dirname(s.getpeername())))"
     )
     env = {"SSH_AUTH_SOCK": str(directory / "sock")}
-    policy = place.policy(ssh_agent=directory / "sock")
-    done = place.run([PYTHON, "-c", script], policy, env=env)
+    policy = machine.policy(ssh_agent=directory / "sock")
+    done = machine.run([PYTHON, "-c", script], policy, env=env)
     assert done.stdout == b"['sock']\n", done.stderr
-    assert place.run([PYTHON, "-c", script], place.policy(), env=env).returncode != 0
+    assert machine.run([PYTHON, "-c", script], machine.policy(), env=env).returncode != 0
 
 
 # ── signals and terminals ────────────────────────────────────────────────────
@@ -266,20 +256,20 @@ def test_x2_an_ssh_agent_that_is_given_can_be_used(place: Place) -> None:
 
 @pytest.mark.few(4)
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT", "USR1"])
-def test_x2_a_signal_to_the_group_lets_the_program_clean_up(place: Place, name: str) -> None:
+def test_x2_a_signal_to_the_group_lets_the_program_clean_up(machine: Machine, name: str) -> None:
     script = f"trap 'echo x >cleaned; exit 3' {name}; echo ready; while :; do sleep 0.05; done"
-    child = place.start(place.wrap(["sh", "-c", script], place.policy()))
+    child = machine.start(machine.wrap(["sh", "-c", script], machine.policy()))
     assert child.stdout is not None
     assert child.stdout.readline() == b"ready\n"
     os.killpg(child.pid, signal.Signals[f"SIG{name}"])
     child.communicate(timeout=60)
     assert child.returncode == 3
-    assert (place.cwd / "cleaned").exists()
+    assert (machine.cwd / "cleaned").exists()
 
 
-def test_x2_sigkill_leaves_nothing_behind(place: Place) -> None:
+def test_x2_sigkill_leaves_nothing_behind(machine: Machine) -> None:
     script = "setsid sleep 987654 & echo ready; wait"
-    child = place.start(place.wrap(["sh", "-c", script], place.policy()))
+    child = machine.start(machine.wrap(["sh", "-c", script], machine.policy()))
     assert child.stdout is not None
     assert child.stdout.readline() == b"ready\n"
     os.killpg(child.pid, signal.SIGKILL)
@@ -297,13 +287,13 @@ def test_x2_sigkill_leaves_nothing_behind(place: Place) -> None:
     wait_until(lambda: not is_left())
 
 
-def test_x2_keys_and_size_of_a_terminal(place: Place) -> None:
+def test_x2_keys_and_size_of_a_terminal(machine: Machine) -> None:
     script = (
         "trap 'echo interrupted; exit 5' INT; trap 'stty size' WINCH;"
         "echo ready; while :; do sleep 0.05; done"
     )
-    policy = place.policy(is_terminal=True)
-    child, master = place.start_in_terminal(place.wrap(["bash", "-c", script], policy))
+    policy = machine.policy(is_terminal=True)
+    child, master = machine.start_in_terminal(machine.wrap(["bash", "-c", script], policy))
     heard = Listener(master)
     wait_until(lambda: "ready" in heard())
     set_size(master, 33, 77)
@@ -314,10 +304,10 @@ def test_x2_keys_and_size_of_a_terminal(place: Place) -> None:
     os.close(master)
 
 
-def test_x2_job_control(place: Place) -> None:
-    policy = place.policy(is_terminal=True)
-    wrapped = place.wrap(["bash", "--norc", "--noprofile", "-i"], policy)
-    child, master = place.start_in_terminal(wrapped)
+def test_x2_job_control(machine: Machine) -> None:
+    policy = machine.policy(is_terminal=True)
+    wrapped = machine.wrap(["bash", "--norc", "--noprofile", "-i"], policy)
+    child, master = machine.start_in_terminal(wrapped)
     heard = Listener(master)
     wait_until(lambda: re.search(r"[$#] $", heard()) is not None)
     shell = os.tcgetpgrp(master)

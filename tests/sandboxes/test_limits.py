@@ -8,8 +8,8 @@ import pytest
 from bullpen.errors import BullpenError
 from bullpen.sandboxes import limits
 from bullpen.sandboxes.base import Policy
-from bullpen.sandboxes.limits import Group, Limits
-from tests.sandboxes.place import Place, as_user
+from bullpen.sandboxes.limits import Cgroup, Limits
+from tests.sandboxes.machine import Machine, as_user
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -42,8 +42,8 @@ def test_x2_version_1_gives_a_group_in_our_own(tmp_path: Path) -> None:
     mounts = [("cgroup", "pids", "/", pids), ("cgroup", "memory", "/", memory)]
     proc = machine(tmp_path, "8:pids:/\n4:memory:/theirs/ours\n0::/\n", mounts)
     found = limits.find(proc)
-    assert found.pids == Group("pids", 1, pids)
-    assert found.memory == Group("memory", 1, own)
+    assert found.pids == Cgroup("pids", 1, pids)
+    assert found.memory == Cgroup("memory", 1, own)
 
 
 def test_x2_version_2_gives_a_group_beside_ours_where_controllers_are_handed_on(
@@ -57,8 +57,8 @@ def test_x2_version_2_gives_a_group_beside_ours_where_controllers_are_handed_on(
         tmp_path, "0::/user.slice/app.slice/shell.scope\n", [("cgroup2", "nsdelegate", "/", point)]
     )
     found = limits.find(proc)
-    assert found.pids == Group("pids", 2, app)
-    assert found.memory == Group("memory", 2, app)
+    assert found.pids == Cgroup("pids", 2, app)
+    assert found.memory == Cgroup("memory", 2, app)
     assert str(found) == "processes by cgroup v2, memory by cgroup v2"
 
 
@@ -67,7 +67,7 @@ def test_x2_a_container_sees_a_part_of_the_tree(tmp_path: Path) -> None:
     group(point)
     mounts = [("cgroup", "pids", "/docker/abc", point)]
     proc = machine(tmp_path, "8:pids:/docker/abc\n", mounts)
-    assert limits.find(proc).pids == Group("pids", 1, point)
+    assert limits.find(proc).pids == Cgroup("pids", 1, point)
 
 
 def test_x2_without_any_it_says_so(tmp_path: Path) -> None:
@@ -84,13 +84,13 @@ def test_x2_without_any_it_says_so(tmp_path: Path) -> None:
 
 def test_x2_a_group_is_made_limited_entered_and_removed(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    found = Limits(Group("pids", 1, tmp_path), Group("memory", 2, tmp_path), is_counted=True)
+    found = Limits(Cgroup("pids", 1, tmp_path), Cgroup("memory", 2, tmp_path), is_counted=True)
     policy = Policy(
         cwd=tmp_path / "work",
         home=home,
         session=home / "sessions" / "amy",
         person=tmp_path / "person",
-        doors=home / "sessions" / "amy" / "api",
+        sockets=home / "sessions" / "amy" / "api",
         processes=77,
         memory_bytes=1 << 30,
     )
@@ -106,47 +106,47 @@ def test_x2_a_group_is_made_limited_entered_and_removed(tmp_path: Path) -> None:
 
 
 def test_x3_a_limit_that_cannot_be_set_is_an_error(tmp_path: Path) -> None:
-    found = Limits(Group("pids", 1, tmp_path / "gone"), None, is_counted=True)
+    found = Limits(Cgroup("pids", 1, tmp_path / "gone"), None, is_counted=True)
     policy = Policy(tmp_path, tmp_path, tmp_path / "s", tmp_path, tmp_path / "s" / "api")
     with pytest.raises(BullpenError, match="cannot limit"):
         limits.prepare(policy, found)
 
 
-def test_x3_a_limit_that_cannot_be_entered_ends_the_start(place: Place) -> None:
-    pids = as_user(place.uid, limits.find).pids
+def test_x3_a_limit_that_cannot_be_entered_ends_the_start(machine: Machine) -> None:
+    pids = as_user(machine.uid, limits.find).pids
     if pids is None:
         pytest.skip("this user has no groups")
-    wrapped = place.wrap(["touch", "started"], place.policy())
-    assert limits.sweep(place.home, [])
-    done = place.start(wrapped)
+    wrapped = machine.wrap(["touch", "started"], machine.policy())
+    assert limits.sweep(machine.home, [])
+    done = machine.start(wrapped)
     _, said = done.communicate(timeout=60)
     assert done.returncode == 125
     assert b"the sandbox cannot start" in said
-    assert not (place.cwd / "started").exists()
+    assert not (machine.cwd / "started").exists()
 
 
 def test_x2_groups_of_runs_that_ended_are_removed_and_of_those_that_run_are_not(
-    place: Place,
+    machine: Machine,
 ) -> None:
-    pids = as_user(place.uid, limits.find).pids
+    pids = as_user(machine.uid, limits.find).pids
     if pids is None:
         pytest.skip("this user has no groups")
-    child = place.start(place.wrap(["sh", "-c", "echo ready; read x"], place.policy()))
+    child = machine.start(machine.wrap(["sh", "-c", "echo ready; read x"], machine.policy()))
     assert child.stdout is not None
     assert child.stdout.readline() == b"ready\n"
-    assert limits.sweep(place.home, []) == []  # the kernel refuses
+    assert limits.sweep(machine.home, []) == []  # the kernel refuses
     child.communicate(b"\n", timeout=60)
-    wait_until(lambda: bool(limits.sweep(place.home, [])))
-    assert limits.sweep(place.home, []) == []
+    wait_until(lambda: bool(limits.sweep(machine.home, [])))
+    assert limits.sweep(machine.home, []) == []
 
 
-def test_x2_memory_is_limited(place: Place) -> None:
-    found = as_user(place.uid, limits.find).memory
+def test_x2_memory_is_limited(machine: Machine) -> None:
+    found = as_user(machine.uid, limits.find).memory
     if found is None:
         pytest.skip("this user has no groups for memory")
     if found.version == 1 and not found.parent.is_mount():
         pytest.skip("the group for memory that we are in is of whoever started us")
     script = "head -c 300000000 /dev/zero | tail -c 299999999 >/dev/null"
-    policy = place.policy(memory_bytes=64 << 20)
-    assert place.run(["sh", "-ec", script], policy).returncode != 0
-    assert place.run(["sh", "-ec", script], policy, without={"limits"}).returncode == 0
+    policy = machine.policy(memory_bytes=64 << 20)
+    assert machine.run(["sh", "-ec", script], policy).returncode != 0
+    assert machine.run(["sh", "-ec", script], policy, without={"limits"}).returncode == 0

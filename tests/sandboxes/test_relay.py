@@ -1,5 +1,6 @@
 """The way out of a sandbox without network."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -11,16 +12,17 @@ from typing import Any
 
 import pytest
 
+from bullpen.sandboxes import relay
 from bullpen.sandboxes.base import Network, Policy
-from tests.sandboxes.place import PYTHON, Place
+from tests.sandboxes.machine import PYTHON, Machine
 
 pytestmark = pytest.mark.slow
 
 HUB, PROXY, NEAR = 4001, 4002, 4003
 
 
-def policy(place: Place, **more: Any) -> Policy:
-    return place.policy(
+def policy(machine: Machine, **more: Any) -> Policy:
+    return machine.policy(
         network=Network(HUB, PROXY, (f"127.0.0.1:{NEAR}", "far.example:443")), **more
     )
 
@@ -41,14 +43,17 @@ with socket.create_connection(("127.0.0.1", {port}), timeout=60) as s:
 
 
 @contextlib.contextmanager
-def door(place: Place, name: str, answer: Callable[[socket.socket], None]) -> Iterator[None]:
+def listening(
+    machine: Machine, name: str, answer: Callable[[socket.socket], None]
+) -> Iterator[None]:
     """What the hub does behind a socket."""
-    path = place.session / "api" / name
-    path.unlink(missing_ok=True)
+    path = machine.session / "api" / name
+    made = path.with_suffix(".new")
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        os.chown(path, place.uid, place.uid)
+        listener.bind(str(made))
+        os.chown(made, machine.uid, machine.uid)
         listener.listen(50)
+        made.rename(path)  # a relay that waits for it must not find it while it is still root's
 
         def serve() -> None:
             while True:
@@ -86,14 +91,14 @@ def tunnel(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 403 Forbidden\r\n\r\n")
 
 
-def test_x2_the_hub_is_reached_by_its_usual_port(place: Place) -> None:
-    with door(place, "hub.sock", echo):
-        done = place.run(client(HUB, "hello"), policy(place))
+def test_x2_the_hub_is_reached_by_its_usual_port(machine: Machine) -> None:
+    with listening(machine, "hub.sock", echo):
+        done = machine.run(client(HUB, "hello"), policy(machine))
     assert done.stdout == b"HELLO\n", done.stderr
 
 
-def test_x2_much_data_passes_in_both_directions(place: Place) -> None:
-    with door(place, "hub.sock", echo):
+def test_x2_much_data_passes_in_both_directions(machine: Machine) -> None:
+    with listening(machine, "hub.sock", echo):
         script = f"""
 import socket, threading
 s = socket.create_connection(("127.0.0.1", {HUB}), timeout=60)
@@ -107,29 +112,31 @@ while block := s.recv(65536):
     size += len(block)
 print(size)
 """
-        done = place.run([PYTHON, "-c", script], policy(place))
+        done = machine.run([PYTHON, "-c", script], policy(machine))
     assert done.stdout == b"%d\n" % (200 * 65536), done.stderr
 
 
-def test_x2_the_proxy_takes_connect_and_a_near_port_leads_to_itself(place: Place) -> None:
-    with door(place, "tunnel.sock", tunnel):
+def test_x2_the_proxy_takes_connect_and_a_near_port_leads_to_itself(machine: Machine) -> None:
+    with listening(machine, "tunnel.sock", tunnel):
         connect = "CONNECT far.example:443 HTTP/1.1\r\n\r\nhi"
-        done = place.run(client(PROXY, connect), policy(place))
+        done = machine.run(client(PROXY, connect), policy(machine))
         assert done.stdout.endswith(b"far.example:443 HI\n"), done
-        done = place.run(client(NEAR, "hi"), policy(place))
+        done = machine.run(client(NEAR, "hi"), policy(machine))
         assert done.stdout == b"127.0.0.1:%d HI\n" % NEAR, done
-        done = place.run(client(PROXY, "CONNECT evil.example:443 HTTP/1.1\r\n\r\n"), policy(place))
+        done = machine.run(
+            client(PROXY, "CONNECT evil.example:443 HTTP/1.1\r\n\r\n"), policy(machine)
+        )
         assert b"403" in done.stdout
 
 
-def test_x2_variables_lead_to_the_proxy(place: Place) -> None:
-    said = place.shell("env", policy(place))
+def test_x2_variables_lead_to_the_proxy(machine: Machine) -> None:
+    said = machine.shell("env", policy(machine))
     for name in ("HTTP_PROXY", "https_proxy"):
         assert f"{name}=http://127.0.0.1:{PROXY}\n" in said
     assert "NO_PROXY=127.0.0.1,localhost\n" in said
 
 
-def test_x2_a_hub_that_comes_back_is_found_again(place: Place) -> None:
+def test_x2_a_hub_that_comes_back_is_found_again(machine: Machine) -> None:
     """One connection before, one that waits while nobody is there, one after."""
     script = f"""
 import socket, sys
@@ -143,21 +150,21 @@ sys.stdin.readline()
 print("asking", flush=True)
 print(ask(b"two"), flush=True)
 """
-    with door(place, "hub.sock", echo):
-        child = place.start(place.wrap([PYTHON, "-c", script], policy(place)))
+    with listening(machine, "hub.sock", echo):
+        child = machine.start(machine.wrap([PYTHON, "-c", script], policy(machine)))
         assert child.stdin and child.stdout
         assert child.stdout.readline() == b"b'ONE'\n"
-    (place.session / "api" / "hub.sock").unlink()
+    (machine.session / "api" / "hub.sock").unlink()
     child.stdin.write(b"\n")
     child.stdin.flush()
     assert child.stdout.readline() == b"asking\n"
-    with door(place, "hub.sock", echo):
+    with listening(machine, "hub.sock", echo):
         assert child.stdout.readline() == b"b'TWO'\n"
         child.communicate(timeout=60)
     assert child.returncode == 0
 
 
-def test_x2_signals_exit_code_and_children_are_the_programs_own(place: Place) -> None:
+def test_x2_signals_exit_code_and_children_are_the_programs_own(machine: Machine) -> None:
     script = """
 import os, signal, sys
 assert signal.getsignal(signal.SIGPIPE) in (signal.SIG_IGN, signal.SIG_DFL)
@@ -173,17 +180,17 @@ print("ready", os.environ.get("LC_CTYPE"), flush=True)
 while True:
     signal.pause()
 """
-    wrapped = place.wrap([PYTHON, "-c", script], policy(place), env={"LANG": "C"})
-    child = place.start(wrapped)
+    wrapped = machine.wrap([PYTHON, "-c", script], policy(machine), env={"LANG": "C"})
+    child = machine.start(wrapped)
     assert child.stdout is not None
     # The interpreter of this script coerces the locale by itself; the relay's must not have.
     assert child.stdout.readline().startswith(b"ready")
     os.killpg(child.pid, signal.SIGTERM)
     out, err = child.communicate(timeout=60)
     assert child.returncode == 9, (out, err)
-    shell = place.run(
+    shell = machine.run(
         ["sh", "-c", "echo [$LC_CTYPE]; grep SigIgn /proc/self/status; exit 6"],
-        policy(place),
+        policy(machine),
         env={"LANG": "C"},
     )
     assert shell.returncode == 6
@@ -193,7 +200,7 @@ while True:
     assert int(shell.stdout.split()[-1], 16) & ~int(own, 16) == 0
 
 
-def test_x2_keys_of_the_terminal_do_not_end_the_relay(place: Place) -> None:
+def test_x2_keys_of_the_terminal_do_not_end_the_relay(machine: Machine) -> None:
     script = f"""
 import signal, socket, sys, termios, time
 pressed = []
@@ -206,17 +213,45 @@ with socket.create_connection(("127.0.0.1", {HUB}), timeout=60) as s:
     s.shutdown(socket.SHUT_WR)
     open("heard", "wb").write(s.recv(100))
 """
-    with door(place, "hub.sock", echo):
-        wrapped = place.wrap([PYTHON, "-c", script], policy(place, is_terminal=True))
-        child, master = place.start_in_terminal(wrapped)
+    with listening(machine, "hub.sock", echo):
+        wrapped = machine.wrap([PYTHON, "-c", script], policy(machine, is_terminal=True))
+        child, master = machine.start_in_terminal(wrapped)
         os.read(master, 100)
         os.write(master, b"\x03")
         assert child.wait(timeout=60) == 0
         os.close(master)
-    assert (place.cwd / "heard").read_bytes() == b"AFTER"
+    assert (machine.cwd / "heard").read_bytes() == b"AFTER"
 
 
-def test_x3_a_port_that_cannot_be_had_ends_the_start(place: Place) -> None:
-    done = place.run(["touch", "started"], place.policy(network=Network(70000, PROXY)))
+def test_x3_a_port_that_cannot_be_had_ends_the_start(machine: Machine) -> None:
+    done = machine.run(["touch", "started"], machine.policy(network=Network(70000, PROXY)))
     assert done.returncode != 0
-    assert not (place.cwd / "started").exists()
+    assert not (machine.cwd / "started").exists()
+
+
+def test_s2_a_hub_that_stays_away_costs_a_sandboxed_agent_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "hub.sock")
+    monkeypatch.setattr(relay, "WAIT_SECONDS", 0.05)
+
+    async def is_there(retry_seconds: float) -> bool:
+        monkeypatch.setattr(relay, "RETRY_SECONDS", retry_seconds)
+        try:
+            _, writer = await asyncio.wait_for(relay._connect(path), 60)
+        except FileNotFoundError:
+            return False
+        writer.close()
+        return True
+
+    async def story() -> None:
+        assert not await is_there(0.01)  # it is waited for, for a while
+        assert not await is_there(600.0)  # and no longer: who comes now is sent away at once
+        async with await asyncio.start_unix_server(lambda _reader, writer: writer.close(), path):
+            assert await is_there(600.0)
+        Path(path).unlink(missing_ok=True)
+        assert not await is_there(0.01)  # the next time it is waited for again
+        assert relay._away_since.keys() == {path}
+
+    monkeypatch.setattr(relay, "_away_since", {})
+    asyncio.run(story())

@@ -1,13 +1,14 @@
 """Programs run twice in tmux: directly, and held and attached; and when both look the same."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.terminal.stage import Stage
-from tests.terminal.tmux import Tmux, wait_for_screen
+from tests.terminal.tmux import STAYS, Tmux, wait_for_screen
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Program:
     keys: list[str]
     done: str  # on the screen after these keys
     env: dict[str, str] = field(default_factory=dict)
+    prompt: str = ""  # where it reads the next line, if it reads lines
 
 
 PROGRAMS = {
@@ -45,6 +47,7 @@ PROGRAMS = {
         ],
         "red",
         {"PS1": "sh> "},
+        "sh>",
     ),
     "git": Program(
         ["git", "log", "--graph", "--color"], "commit 9", ["j", "j", "Space"], "commit 5"
@@ -57,6 +60,7 @@ PROGRAMS = {
             *("print('é' * 30)", "Enter"),
         ],
         "é" * 30,
+        prompt=">>>",
     ),
 }
 
@@ -77,7 +81,7 @@ class Pair:
         env = {**base, **program.env}
         words = [f"{key}={value}" for key, value in env.items()]
         start = ["env", "-i", "-C", str(place), *words, *program.argv]
-        self.tmux, self.stage = tmux, stage
+        self.tmux, self.stage, self.prompt = tmux, stage, program.prompt
         self.direct = tmux.window(*start)
         self.wait(self.direct, lambda text: program.ready in text)
         stage.agent("amy", program.argv, env=stage.factory.env(**env), cwd=str(place))
@@ -90,10 +94,8 @@ class Pair:
         rows, cols = self.tmux.size
         self.tmux.resize(self.direct, rows - 1, cols)
         self.tmux.resize(self.direct, rows, cols)
-        # Of a window whose program has ended tmux may miss the last words (3.3a: it asks whether
-        # there are any while the kernel has not handed them on).
         return self.tmux.window(
-            *("sh", "-c", '"$@"; exec sleep 1000', "sh"),
+            *STAYS,
             str(self.stage.bullpen),
             "attach",
             "amy",
@@ -104,9 +106,28 @@ class Pair:
     def keys(self, *keys: str) -> None:
         """One by one: a program that is slower than its keys looks different by that alone."""
         for key in keys:
-            for pane in (self.direct, self.attached):
-                self.tmux.keys(pane, key)
+            self.press(key)
             self.same()
+
+    def press(self, key: str) -> None:
+        """In both, and until both show it. What is typed before a line was carried out is echoed
+        by the terminal."""
+        for pane in (self.direct, self.attached):
+            self._press(pane, key)
+
+    def _press(self, pane: str, key: str) -> None:
+        before = self.look(pane)
+
+        def shows_it(text: str) -> bool:
+            return text != before and (key != "Enter" or self._is_at_prompt(text))
+
+        self.tmux.keys(pane, key)
+        wait_for_screen(lambda: self.look(pane), shows_it)
+
+    def _is_at_prompt(self, look: str) -> bool:
+        lines = look.split("\n")
+        row = int(lines[-1].partition(",")[2])
+        return lines[row].endswith(self.prompt)
 
     def detach(self) -> None:
         self.tmux.keys(self.attached, "C-\\")
@@ -117,7 +138,10 @@ class Pair:
             self.tmux.resize(pane, rows, cols)
 
     def look(self, pane: str) -> str:
-        return self.tmux.screen(pane, colours=True) + self.tmux.ask(pane, "#{cursor_x},#{cursor_y}")
+        screen = self.tmux.screen(pane, colours=True)
+        # One colour, two ways to say it: vim's choice depends on when the terminal has answered it.
+        screen = re.sub(r"(?<=[\[;])([34])8;5;([0-7])(?=[;m])", r"\g<1>\g<2>", screen)
+        return screen + self.tmux.ask(pane, "#{cursor_x},#{cursor_y}")
 
     def wait(self, pane: str, condition: Callable[[str], bool]) -> str:
         return wait_for_screen(lambda: self.tmux.screen(pane), condition)

@@ -16,6 +16,8 @@ SECONDS = 60.0
 # A session of its own, whose terminal is its standard input.
 TAKE_TERMINAL = ["setsid", "--ctty"]
 ROWS, COLS = 24, 80
+# What `attach` writes besides: titles, the key that leaves, and the row that this one covered.
+OURS = re.compile(rb"\x1b\]2;[^\x07]*\x07|\x1b7\x1b\[\d+;\d+H\x1b\[m\x1b\(B\x0f.*?\x1b8", re.DOTALL)
 
 
 class Person:
@@ -61,14 +63,14 @@ class Person:
     def wait_for(self, *wanted: bytes, since: int = 0) -> bytes:
         """Until all of these have been seen, after so many bytes."""
         deadline = time.monotonic() + SECONDS
-        while not all(text in self.seen[since:] or text in self.untitled(since) for text in wanted):
+        while not all(text in self.seen[since:] or text in self.written(since) for text in wanted):
             assert time.monotonic() < deadline, f"no {wanted} in {self.seen[since:][-2000:]!r}"
             self.pump(0.05)
         return self.seen[since:]
 
-    def untitled(self, since: int = 0) -> bytes:
-        """What was seen, without our titles: they come anywhere."""
-        return re.sub(rb"\x1b\]2;[^\x07]*\x07", b"", self.seen[since:])
+    def written(self, since: int = 0) -> bytes:
+        """What was seen, without our titles and the key that is shown: they come anywhere."""
+        return OURS.sub(b"", self.seen[since:])
 
     def wait(self, seconds: float = SECONDS) -> int:
         """Until it has ended; its exit code."""

@@ -1,15 +1,19 @@
 """`bullpen attach` at a bare pseudo-terminal: what gets through, both ways."""
 
+import json
 import os
 import signal
+import socketserver
 import termios
-import time
+import threading
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
-from tests.holder.programs import HEXER, SIZER, shell
-from tests.processes import alive, ticks
+from bullpen.terminal.screen import Screen
+from tests.holder.programs import HEXER, RAW, SIZER, python, shell
+from tests.processes import alive, wait_idle
 from tests.terminal.person import modes_left_on
 from tests.terminal.stage import Stage
 from tests.waiting import wait_until
@@ -105,6 +109,49 @@ def test_a1_watching_types_nothing_and_changes_no_size(stage: Stage) -> None:
     assert modes_left_on(person.seen) == set()
 
 
+# Writes in each row of its terminal which of how many it is, and never clears anything. A handler
+# could be interrupted by itself, and write rows of a size of before last.
+ROW_BY_ROW = python(
+    RAW
+    + """
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
+def draw():
+    rows = os.get_terminal_size(1).lines
+    os.write(1, b"".join(b"\\x1b[%d;1H%d of %d " % (n, n, rows) for n in range(1, rows + 1)))
+draw()
+while signal.sigwait({signal.SIGWINCH}):
+    draw()
+"""
+)
+
+
+@pytest.mark.parametrize("status", [(), ("--status",), ("--read-only",)], ids=str)
+def test_a1_a_smaller_terminal_leaves_no_rows_of_before_on_a_larger_one(
+    stage: Stage, status: tuple[str, ...]
+) -> None:
+    stage.agent("amy", ROW_BY_ROW)
+    other = stage.person("attach", "amy", size=(30, 100))
+    other.wait_for(b"30 of 30")
+    large = stage.person("attach", "amy", *status, size=(30, 100))
+
+    def shown(rows: int) -> bool:
+        large.pump(0.05)
+        screen = Screen(30, 100)
+        screen.feed(large.seen)
+        lines = [line.strip() for line in screen.lines()]
+        return lines[:rows] == [f"{n} of {rows}" for n in range(1, rows + 1)] and not any(
+            lines[rows : 30 - len(status)]
+        )
+
+    wait_until(lambda: shown(29 if status == ("--status",) else 30))
+    small = stage.person("attach", "amy", size=(12, 40))
+    wait_until(lambda: shown(12))
+    small.detach()
+    wait_until(lambda: shown(29 if status == ("--status",) else 30))
+    for person in (other, large):
+        person.detach()
+
+
 def test_a1_a_slow_terminal_is_attached_again_and_ends_up_right(stage: Stage) -> None:
     # More than the holder keeps for a client, while nobody reads the terminal.
     holder = stage.agent("amy", FLOOD)
@@ -173,6 +220,19 @@ def test_a1_stopped_and_continued_it_is_attached_anew(stage: Stage) -> None:
     person.detach()
 
 
+def test_a2_attached_anew_the_title_is_there_again(stage: Stage) -> None:
+    stage.agent("amy", HEXER)
+    person = stage.person("attach", "amy")
+    title = "\x1b]2;amy · coder · csv · ctrl-\\ leaves\x07".encode()
+    person.wait_for(b"READY", title)
+    os.kill(person.process.pid, signal.SIGSTOP)
+    since = len(person.seen)
+    os.kill(person.process.pid, signal.SIGCONT)
+    person.wait_for(b"\x1b[23;2t", since=since)
+    person.wait_for(title, since=person.seen.index(b"\x1b[23;2t", since))
+    person.detach()
+
+
 def test_a1_a_client_that_waits_uses_no_processor(stage: Stage) -> None:
     holder = stage.agent("amy", FLOOD)
     idle = stage.person("attach", "amy")
@@ -183,9 +243,75 @@ def test_a1_a_client_that_waits_uses_no_processor(stage: Stage) -> None:
     log = holder.session / "output.log"
     wait_until(lambda: log.stat().st_size > 40_000_000)
     idle.wait_for(b"THE-END")
-    used = {person: ticks(person.process.pid) for person in (idle, stuck)}
-    begin = time.monotonic()
-    wait_until(lambda: time.monotonic() > begin + 2.5)
-    for person, before in used.items():
-        assert ticks(person.process.pid) - before <= 4  # hundredths of a second
+    for person in (idle, stuck):
+        wait_idle(person.process.pid, most=1)
     idle.detach()
+
+
+class SaidState(socketserver.ThreadingUnixStreamServer):
+    """Answers every question as a hub that says this of the agent's state."""
+
+    daemon_threads = True
+    words = "idle"
+
+
+class Saying(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        assert isinstance(self.server, SaidState)
+        if not self.server.words:
+            return self.send_error(503)
+        body = json.dumps({"words": self.server.words, "summary": ""}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("bell", [True, False])
+def test_a1_the_bell_rings_once_when_the_agent_begins_to_wait_for_a_person(
+    stage: Stage, bell: bool
+) -> None:
+    (stage.root / "config.yaml").write_text(f"bell: {str(bell).lower()}\n")
+    stage.agent("amy", HEXER)
+    with SaidState(str(stage.root / "sockets" / "hub.sock"), Saying) as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        person = stage.person("attach", "amy")
+        person.wait_for(b"READY", b"\xc2\xb7 idle \xc2\xb7")
+        rang = b"\x1b]9;amy: blocked (permission: Bash)\x07"
+        for words in ("blocked (permission: Bash)", "working (Bash)", "blocked (permission: Bash)"):
+            before = len(person.seen)
+            hub.words = words
+            person.wait_for(words.encode(), since=before)
+            person.wait_for(b"\x1b]2;", since=before)
+        person.detach()
+        hub.shutdown()
+    assert person.seen.count(rang) == (2 if bell else 0)
+
+
+def test_a1_the_bell_does_not_ring_again_because_a_busy_hub_said_nothing_once(
+    stage: Stage,
+) -> None:
+    stage.agent("amy", HEXER)
+    with SaidState(str(stage.root / "sockets" / "hub.sock"), Saying) as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        person = stage.person("attach", "amy")
+        person.wait_for(b"READY", b"\xc2\xb7 idle \xc2\xb7")
+        nothing_said = "\x1b]2;amy · coder · csv · ctrl-\\ leaves".encode()
+        blocked = "blocked (permission: Bash)"
+        for words, shown in ((blocked, blocked.encode()), ("", nothing_said), (blocked, b"Bash")):
+            before = len(person.seen)
+            hub.words = words
+            person.wait_for(shown, since=before)
+        person.detach()
+        hub.shutdown()
+    assert person.seen.count(f"\x1b]9;amy: {blocked}\x07".encode()) == 1
+
+
+def test_a2_the_status_row_is_a_setting(stage: Stage) -> None:
+    (stage.root / "config.yaml").write_text("status_row: true\n")
+    stage.agent("amy", SIZER)
+    person = stage.person("attach", "amy", size=(30, 90))
+    person.wait_for(b"<29 90>")
+    person.detach()

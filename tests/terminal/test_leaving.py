@@ -4,6 +4,7 @@ import os
 import signal
 import termios
 import time
+from pathlib import Path
 
 import pytest
 
@@ -76,17 +77,26 @@ def test_a1_reset_repairs_what_a_killed_client_left(stage: Stage) -> None:
     assert person.settings[1] & termios.OPOST
 
 
-def shell_after_attach(stage: Stage) -> Person:
-    """A shell script that attaches, and then says what else it was given to read."""
+def shell_after_attach(stage: Stage, tmp_path: Path, **seconds: float) -> Person:
+    """A shell script that attaches, and then says what else it was given to read.
+
+    `seconds` are those for which `attach` waits: a busy machine may keep this terminal from
+    sending on, or from answering, for longer than a person's would take.
+    """
+    changes = "".join(f"tty.{name} = {value}\n" for name, value in seconds.items())
+    (tmp_path / "sitecustomize.py").write_text(f"from bullpen.terminal import tty\n{changes}")
     script = stage.root / "script"
-    script.write_text(f'{stage.bullpen} attach amy; echo BACK; read -t 0.3 line; echo "[$line]"')
+    attach = f"PYTHONPATH={tmp_path} {stage.bullpen} attach amy"
+    script.write_text(f'{attach}; echo BACK; read -t 0.3 line; echo "[$line]"')
     return stage.person(argv=["/bin/bash", "--norc", str(script)])
 
 
 @pytest.mark.parametrize("size", [10, 20_000])
-def test_a1_what_was_typed_after_the_key_does_not_reach_the_shell(stage: Stage, size: int) -> None:
+def test_a1_what_was_typed_after_the_key_does_not_reach_the_shell(
+    stage: Stage, tmp_path: Path, size: int
+) -> None:
     stage.agent("amy", HEXER)
-    person = shell_after_attach(stage)
+    person = shell_after_attach(stage, tmp_path, QUIET_SECONDS=1.0, LONGEST_SECONDS=60.0)
     person.wait_for(b"READY")
     # Like a paste without brackets: first the key, then a command.
     person.type(b"\x1c" + b"x" * size + b"\nrm -rf precious\n")
@@ -94,9 +104,11 @@ def test_a1_what_was_typed_after_the_key_does_not_reach_the_shell(stage: Stage, 
     assert b"[]" in person.wait_for(b"]\r\n", since=person.seen.index(b"BACK"))
 
 
-def test_a1_what_the_terminal_sends_late_does_not_reach_the_shell(stage: Stage) -> None:
+def test_a1_what_the_terminal_sends_late_does_not_reach_the_shell(
+    stage: Stage, tmp_path: Path
+) -> None:
     stage.agent("amy", LOUD)
-    person = shell_after_attach(stage)
+    person = shell_after_attach(stage, tmp_path, ANSWER_SECONDS=60.0, LONGEST_SECONDS=60.0)
     person.wait_for(b"READY")
     person.late = b"\x1b[<35;10;5M" * 3 + b"\x1b[92;5:3u\n"
     person.type(b"\x1c")

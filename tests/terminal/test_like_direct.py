@@ -7,7 +7,7 @@ import pytest
 
 from tests.holder.programs import python
 from tests.terminal.stage import Stage
-from tests.terminal.tmux import Tmux, wait_for_screen
+from tests.terminal.tmux import STAYS, Tmux, wait_for_screen
 
 from .pairs import PROGRAMS, Pair, Program
 
@@ -104,7 +104,8 @@ while piece := os.read(0, 65536):
 
 def test_a1_mouse_and_paste_by_a_real_terminal(stage: Stage, tmux: Tmux, place: Path) -> None:
     stage.agent("amy", WATCH)
-    pane = tmux.window(str(stage.bullpen), "attach", "amy", env={"BULLPEN_DIR": str(stage.root)})
+    attach = (*STAYS, str(stage.bullpen), "attach", "amy")
+    pane = tmux.window(*attach, env={"BULLPEN_DIR": str(stage.root)})
     wait_for_screen(lambda: tmux.screen(pane), lambda text: "READY" in text)
     assert tmux.ask(pane, "#{mouse_any_flag}#{mouse_sgr_flag}") == "11"
     tmux.run("set-buffer", "two\nlines")

@@ -63,7 +63,7 @@ def test_a1_a_holder_that_does_not_answer_is_not_waited_for(
 ) -> None:
     from bullpen.client import holder as client
     from bullpen.errors import BullpenError, Kind
-    from bullpen.paths import Home
+    from bullpen.home.paths import Home
 
     holder = stage.agent("amy", HEXER)
     monkeypatch.setattr(client, "GREETING_SECONDS", 0.2)

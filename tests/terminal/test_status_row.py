@@ -39,12 +39,11 @@ def test_a2_with_a_status_row_the_program_looks_the_same_above_it(
     def both() -> str:
         return tmux.screen(pair.attached) + "── directly\n" + tmux.screen(pair.direct)
 
-    text = wait_for_screen(both, is_same)
+    wait_for_screen(both, is_same)
     for key in program.keys:
-        for pane in (pair.direct, pair.attached):
-            tmux.keys(pane, key)
-        text = wait_for_screen(both, is_same)
-    assert program.done in text
+        pair.press(key)
+        wait_for_screen(both, is_same)
+    wait_for_screen(both, lambda text: program.done in text and is_same(text))
     pair.detach()
 
 

@@ -1,10 +1,12 @@
 """A title is text, whoever wrote it."""
 
+import re
+
 import pytest
 
-from bullpen.terminal.ground import Ground
 from bullpen.terminal.row import fit
-from bullpen.terminal.title import LONGEST, clean, title
+from bullpen.terminal.sequence_state import SequenceState
+from bullpen.terminal.title import LONGEST, clean, notification, title
 from bullpen.text import width
 
 HOSTILE = {
@@ -18,6 +20,8 @@ HOSTILE = {
     "tags": "x\U000e0041y",
     "long": "x" * 100_000,
 }
+# To some terminals these would be other sequences (progress).
+PARTS = {"fields": "4;1;50", "both": "x;y\x07\x1b]52;c;ZXZpbA==\x07"}
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
@@ -28,6 +32,17 @@ def test_a2_a_title_cannot_drive_the_terminal(text: str) -> None:
     inner = said[4:-1].decode()
     assert inner.isprintable()
     assert len(inner) <= LONGEST
+
+
+@pytest.mark.parametrize("text", (HOSTILE | PARTS).values(), ids=HOSTILE | PARTS)
+def test_a2_a_notification_is_one_text_whoever_wrote_it(text: str) -> None:
+    found = re.fullmatch(
+        rb"\a\x1b\]9;([^;]*)\a\x1b\]777;notify;Bullpen;([^;]*)\a", notification(text)
+    )
+    assert found, notification(text)
+    assert found[1] == found[2]
+    assert found[1].decode().isprintable()
+    assert len(found[1].decode()) <= LONGEST
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
@@ -55,6 +70,8 @@ BEGUN = [
     b"\x1b",
     b"\x1b[",
     b"\x1b[31",
+    b"\x1b[\t",
+    b"\x1b[3\r1",
     b"\x1b]0;ti",
     b"\x1b]0;ti\x1b",
     b"\x1bPq#0",
@@ -66,22 +83,22 @@ BEGUN += [b"\xc3", b"\xe6\xbc", b"\xf0\x9f\x9a"]
 
 def test_a2_a_title_is_never_put_into_the_middle_of_something() -> None:
     for output in WHOLE:
-        ground = Ground()
+        ground = SequenceState()
         ground.feed(b"before" + output)
         assert ground.is_whole, output
     for output in BEGUN:
-        ground = Ground()
+        ground = SequenceState()
         ground.feed(b"before" + output)
         assert not ground.is_whole, output
 
 
 @pytest.mark.parametrize("output", [text for text in WHOLE if len(text) > 1])
 def test_a2_nor_when_it_came_in_pieces(output: bytes) -> None:
-    ground = Ground()
+    ground = SequenceState()
     for number in range(len(output)):
         ground.feed(output[number : number + 1])
     assert ground.is_whole
-    long = Ground()
+    long = SequenceState()
     long.feed(b"\x1bPq")
     for _ in range(20):
         long.feed(b"#0" * 5000)

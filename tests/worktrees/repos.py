@@ -41,7 +41,7 @@ def commit(where: Path, name: str, text: str = "text\n", message: str = "") -> s
 
 def make_repo(path: Path, files: int = 3) -> Path:
     """A repository on branch main with one commit."""
-    path.mkdir(parents=True)
+    path.mkdir(parents=True, exist_ok=True)
     git(path, "init", "-q", "-b", "main")
     for number in range(files):
         (path / f"file{number}.txt").write_text(f"file {number}\n")

@@ -52,6 +52,18 @@ def test_w3_swarm_branch_refused(failing: Failing, role: str, session: str, pref
     failing("INVALID", worktrees.swarm_branch, role, session, prefix)
 
 
+def test_w3_swarm_branches_of_one_role_are_told_apart_by_name(failing: Failing) -> None:
+    roles = {"ann": "coder", "ben": "coder", "cy": "reviewer"}
+    branches = worktrees.swarm_branches(roles, "1700000000", "team")
+    assert branches == {
+        "ann": "team/coder-1700000000-ann",
+        "ben": "team/coder-1700000000-ben",
+        "cy": "team/reviewer-1700000000",
+    }
+    assert worktrees.swarm_created_at(branches["ann"], "coder", "team") == 1700000000
+    failing("INVALID", worktrees.swarm_branches, roles, "", "team")
+
+
 @pytest.mark.parametrize(
     ("branch", "role", "prefix", "digits"),
     [
@@ -208,3 +220,22 @@ def test_w3_branch_rule_is_gits_rule(branch: str) -> None:
 )
 def test_w3_branches_that_git_takes(branch: str, valid: bool) -> None:
     assert is_valid_branch(branch) is valid
+
+
+def test_w3_the_current_branch_is_what_git_says(repo: Path, tmp_path: Path) -> None:
+    def current() -> str | None:
+        return worktrees.current_branch(worktrees.open_repository(repo))
+
+    assert current() == "main"
+    git(repo, "pack-refs", "--all")
+    assert current() == "main"
+    git(repo, "switch", "-qc", "feature/x")
+    assert current() == "feature/x"
+    git(repo, "symbolic-ref", "refs/heads/other", "refs/heads/main")
+    (repo / ".git" / "HEAD").write_text("ref: refs/heads/other\n")
+    asked = git(repo, "symbolic-ref", "HEAD").removeprefix("refs/heads/")
+    assert current() == asked
+    git(repo, "switch", "-q", "--orphan", "empty")
+    assert current() == "empty"
+    git(repo, "switch", "-q", "--detach", "main")
+    assert current() is None

@@ -147,7 +147,7 @@ def test_w11_forced_branches_are_kept_as_copies(site: Site, repo: Path) -> None:
     lone = only_here(repo)
     git(repo, "branch", "swarm/x-1", lone)
     assert worktrees.cleanup_branches(site, force=True).branches == ["swarm/x-1"]
-    [copy] = worktrees.list_kept(site.repo)
+    [copy] = worktrees.list_safety_copies(site.repo)
     assert git(repo, "rev-parse", f"{copy.ref}^1") == lone
 
 

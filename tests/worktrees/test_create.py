@@ -394,7 +394,7 @@ def _race(work: Callable[[], object], count: int) -> list[str]:
     barrier, outcomes = threading.Barrier(count), []
 
     def run() -> None:
-        barrier.wait(30)
+        barrier.wait(60)
         try:
             work()
             outcomes.append("made")

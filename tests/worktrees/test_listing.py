@@ -3,14 +3,17 @@
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from bullpen import clock, worktrees
-from bullpen.worktrees import Site, Spec
-from bullpen.worktrees.listing import Listed, parse
+from bullpen.worktrees import Site, Spec, WorktreeError
+from bullpen.worktrees.git import Repository
+from bullpen.worktrees.listing import Listed, _read_all, parse
+from bullpen.worktrees.plain import find_tip
 from tests.worktrees.repos import commit, git, make_repo
 
 Failing = Callable[..., worktrees.WorktreeError]
@@ -146,6 +149,21 @@ def test_w8_info_when_the_base_is_gone(site: Site, repo: Path) -> None:
     assert (info.base, info.ahead, info.behind) == ("topic", 1, 0)
 
 
+def test_w8_one_that_goes_on_from_another_is_measured_against_where_both_land(
+    site: Site, repo: Path
+) -> None:
+    commit(worktrees.create(site, Spec("ann")), "one.txt")
+    commit(worktrees.create(site, Spec("ben", base="ann", lands_in="main")), "two.txt")
+    commit(repo, "later.txt")
+    info = worktrees.info(site, "ben")
+    assert (info.base, info.ahead, info.behind) == ("main", 2, 1)
+    assert ("ben", "main") in worktrees.pairs_of(site)
+    assert worktrees.diff_stat(site, "ben").commits.count == 1  # its own
+    git(repo, "branch", "-m", "main", "trunk")
+    info = worktrees.info(site, "ben")
+    assert (info.ahead, info.behind) == (1, 0)  # of where it began
+
+
 def test_w8_info_of_a_branch_without_a_commit(site: Site) -> None:
     path = worktrees.create(site, Spec("amy"))
     git(path, "checkout", "-q", "--orphan", "fresh")
@@ -250,7 +268,12 @@ def test_w2_no_git_at_all_is_one_of_our_errors(
     require_git.cache_clear()
     try:
         failing("GIT_FAILED", worktrees.open_site, repo, tmp_path / "base")
-        for function in (worktrees.head, worktrees.changes, worktrees.diff_stat, worktrees.info):
+        for function in (
+            worktrees.head,
+            worktrees.uncommitted_files,
+            worktrees.diff_stat,
+            worktrees.info,
+        ):
             failing("GIT_FAILED", function, site, "amy")
         failing("GIT_FAILED", worktrees.remove, site, "amy")
         failing("GIT_FAILED", worktrees.has_commits, site.repo)
@@ -264,3 +287,107 @@ def test_w2_two_repositories_are_never_confused(tmp_path: Path) -> None:
     inner = make_repo(outer / "inner")
     assert worktrees.open_repository(inner).root == inner
     assert worktrees.open_repository(outer).root == outer
+
+
+def test_w1_a_repository_that_was_made_anew_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+    """What git says of a git directory is remembered while that is the same."""
+    repo = make_repo(tmp_path / "repo")
+    found = worktrees.open_repository(repo / ".git")
+    assert worktrees.open_repository(repo / ".git") == found
+    shutil.rmtree(repo / ".git")
+    with pytest.raises(WorktreeError, match="no such directory"):
+        worktrees.open_repository(repo / ".git")
+    (repo / ".git").mkdir()
+    (repo / ".git" / "config").write_text("")
+    with pytest.raises(WorktreeError, match="not a git repository"):
+        worktrees.open_repository(repo / ".git")
+    shutil.rmtree(repo / ".git")
+    # In its place lies another's, which its configuration leads elsewhere.
+    git(tmp_path, "init", "-q", "--separate-git-dir", str(repo / ".git"), str(tmp_path / "other"))
+    assert worktrees.open_repository(repo / ".git").common_dir == repo / ".git"
+    git(repo / ".git", "config", "core.worktree", str(repo))
+    assert worktrees.open_repository(repo).root == repo
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_n3_the_tip_of_a_branch_is_found_wherever_git_keeps_it(
+    tmp_path: Path, is_packed: bool
+) -> None:
+    repo = make_repo(tmp_path / "repo")
+    git(repo, "branch", "a/b")
+    git(repo, "symbolic-ref", "refs/heads/link", "refs/heads/a/b")
+    (repo / ".git" / "stray").write_text(git(repo, "rev-parse", "main") + "\n")
+    if is_packed:
+        git(repo, "pack-refs", "--all")
+    site_repo, head = worktrees.open_repository(repo), git(repo, "rev-parse", "main")
+    there = ("main", "a/b", "link")
+    assert [find_tip(site_repo, f"refs/heads/{name}") for name in there] == [head] * 3
+    for name in ("a", "none", "../../stray", "main/x", ""):
+        assert find_tip(site_repo, f"refs/heads/{name}") is None
+
+
+def test_w8_the_list_from_files_is_the_one_that_git_gives(site: Site, repo: Path) -> None:
+    names = ("b", "a-b", "a", "detached", "gone", "other")
+    worktrees.create_many(site, [Spec(name, detached=name == "detached") for name in names])
+    git(repo, "worktree", "lock", "--reason", "two\nlines ", str(site.base / "b"))
+    git(repo, "worktree", "lock", str(site.base / "a"))
+    git(site.base / "other", "switch", "-qc", "feature/x")
+    commit(site.base / "other", "new")
+    shutil.rmtree(site.base / "gone")
+
+    every = [replace(each, prunable=None) for each in worktrees.list_all(site)]
+    by_git = [each for each in every if each.path.parent == site.base]
+    assert _read_all(site) == by_git == worktrees.list_managed(site)
+    # What it has no file for, git is asked.
+    git(repo, "pack-refs", "--all")
+    assert _read_all(site) is None
+    again = worktrees.list_managed(site)
+    assert [replace(each, prunable=None) for each in again] == by_git
+
+
+def test_w8_all_are_described_by_one_git_each_and_one_for_their_bases(
+    site: Site, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("amy", "bob", "cat")
+    worktrees.create_many(site, [Spec(name) for name in names])
+    commit(site.base / "bob", "new")
+    (site.base / "cat" / "new").write_text("x")
+    worktrees.describe_all(site)  # what is known of the files is kept
+    calls = tmp_path / "calls"
+    wrapper = tmp_path / "bin" / "git"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexec {shutil.which("git")} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    again = worktrees.open_site(repo, site.base)
+    found = worktrees.describe_all(again)
+    verbs = ("status", "cat-file", "rev-list", "rev-parse", "worktree", "diff-index")
+    counts = {verb: calls.read_text().count(f" {verb} ") for verb in verbs}
+    # Only bob is not where its base is.
+    assert {**counts, "diff-index": 0} == dict.fromkeys(verbs, 0) | {
+        "status": 3,
+        "cat-file": 1,
+        "rev-list": 1,
+    }
+    infos = [info for _, info in found if isinstance(info, worktrees.Info)]
+    assert [(info.name, info.ahead, info.dirty) for info in infos] == [
+        ("amy", 0, False),
+        ("bob", 1, False),
+        ("cat", 0, True),
+    ]
+    assert infos == [worktrees.info(site, name) for name in names]
+
+
+def test_w8_a_repository_is_asked_for_again_when_it_has_changed(repo: Path, tmp_path: Path) -> None:
+    found = worktrees.open_repository(repo)
+    assert (
+        worktrees.open_repository(repo) == found == Repository(repo / ".git", repo / ".git", repo)
+    )
+    git(repo, "config", "core.worktree", str(tmp_path))
+    assert worktrees.open_repository(repo).root == tmp_path
+    git(repo, "config", "--unset", "core.worktree")
+    shutil.move(repo / ".git", tmp_path / "aside")
+    with pytest.raises(WorktreeError):
+        worktrees.open_repository(repo)
+    git(repo, "init", "-q", "--separate-git-dir", str(tmp_path / "elsewhere"))
+    assert worktrees.open_repository(repo).common_dir == tmp_path / "elsewhere"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bullpen import worktrees
-from bullpen.worktrees import Site, Spec, WorktreeError, journal, repo_lock, since
-from bullpen.worktrees.journal import Making, Member
+from bullpen.worktrees import Site, Spec, WorktreeError, changes, journal, repo_lock
+from bullpen.worktrees.journal import Making, NewWorktree
 from bullpen.worktrees.recover import delete_branch
 from tests.worktrees.repos import commit, git, make_repo
 
@@ -150,7 +150,7 @@ def test_w7_a_branch_that_moved_since_is_left_alone(site: Site, repo: Path) -> N
 
 def test_w8_what_is_being_made_is_not_listed_and_nobody_else_makes_it(site: Site) -> None:
     path = worktrees.create(site, Spec("amy"))
-    member = Member(id="amy.1", name="amy", path=str(path), branch="amy", commit="0" * 40)
+    member = NewWorktree(id="amy.1", name="amy", path=str(path), branch="amy", commit="0" * 40)
     with repo_lock.locked(site.repo) as lock:
         held = journal.announced(site.repo, Making(str(site.base), (member,)), lock)
         entry = held.__enter__()
@@ -169,7 +169,7 @@ def test_x5_a_link_in_place_of_the_git_file_is_not_followed(site: Site, tmp_path
     (path / ".git").rename(tmp_path / "moved")
     (path / ".git").symlink_to(tmp_path / "moved")
     with pytest.raises(WorktreeError) as raised:
-        worktrees.changes(site, "amy")
+        worktrees.uncommitted_files(site, "amy")
     assert raised.value.code.value == "WORKTREE_CORRUPT"
 
 
@@ -194,10 +194,11 @@ def test_w10_looking_at_a_file_that_was_touched_writes_no_index(site: Site) -> N
 
 
 def test_t10_commits_since_are_told_oldest_first(repo: Path) -> None:
-    looked = since.look_at(repo)
+    looked = changes.verify_checkout(repo)
     assert looked
-    base = since.head_of(looked)
+    base = changes.head_of(looked)
     for name in ("one", "two", "three"):
         commit(repo, name, message=f"Add {name}")
-    subjects = [line.partition(" ")[2] for line in since.since(looked, base).commits]
+    commits = changes.changes_since(looked, base).commits
+    subjects = [line.partition(" ")[2] for line in commits.subjects]
     assert subjects == ["Add one", "Add two", "Add three"]

@@ -203,7 +203,7 @@ def test_w7_sparse_worktree_is_saved_whole(site: Site, repo: Path) -> None:
     files = git(repo, "ls-tree", "-r", "--name-only", kept).split("\n")
     assert {"unwanted/b.txt", "unwanted/new.txt", "wanted/a.txt"} <= set(files)
     worktrees.restore(site, "amy")
-    assert set(worktrees.changes(site, "amy")) == {"unwanted/new.txt", "wanted/a.txt"}
+    assert set(worktrees.uncommitted_files(site, "amy")) == {"unwanted/new.txt", "wanted/a.txt"}
     assert_healthy(site)
 
 
@@ -398,7 +398,7 @@ def test_w4_settings_of_the_person_do_not_confuse_us(
     (path / "new").write_text("x\n")
     (path / "file0.txt").write_text("changed\n")
     assert worktrees.info(site, "amy").changes == ("file0.txt", "new")
-    assert worktrees.diff_stat(site, "amy").files == 1
+    assert worktrees.diff_stat(site, "amy").uncommitted.files == 1
     worktrees.remove(site, "amy", force=True)
     worktrees.restore(site, "amy")
     assert (path / "new").read_text() == "x\n"
@@ -478,7 +478,12 @@ def arm(repo: Path, script: Path) -> None:
 
 
 def look_everywhere(site: Site) -> None:
-    for function in (worktrees.info, worktrees.changes, worktrees.diff_stat, worktrees.head):
+    for function in (
+        worktrees.info,
+        worktrees.uncommitted_files,
+        worktrees.diff_stat,
+        worktrees.head,
+    ):
         try:
             function(site, "amy")
         except worktrees.WorktreeError as error:
@@ -594,8 +599,9 @@ def open_tmp(tmp_path: Path) -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="bullpen-odd-", dir="/tmp"))
     path.chmod(0o755)
     yield path
-    subprocess.run(["chmod", "-R", "u+rwX", path], check=True)
-    shutil.rmtree(path)
+    # What is in the trash may go meanwhile.
+    subprocess.run(["chmod", "-R", "u+rwX", path], check=False, capture_output=True)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def give(path: Path, user: int = NOBODY) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bullpen import worktrees
-from bullpen.worktrees import Site, Spec
+from bullpen.worktrees import Site, Spec, prepare
+from bullpen.worktrees.git import git as run_git
 from tests.worktrees.repos import assert_healthy, commit, git, refs
 
 pytestmark = pytest.mark.slow
@@ -196,6 +197,21 @@ def test_w14_copy_does_not_follow_what_the_base_made_a_link(
     assert list((tmp_path / "outside").iterdir()) == []
 
 
+def test_w14_copy_takes_nothing_by_a_link_that_comes_after_git_has_looked(
+    repo: Path, tmp_path: Path
+) -> None:
+    """As an agent could make one that works in that tree meanwhile."""
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    (keys / "id").write_text("secret")
+    (repo / "config").symlink_to(keys)
+    (repo / "id").symlink_to(keys / "id")
+    for name in ("config/id", "id"):
+        with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+            prepare._copy_file(repo, repo / name, tmp_path / "copy")
+        assert not (tmp_path / "copy").exists()
+
+
 def test_w14_copy_never_replaces_what_the_base_has(site: Site, repo: Path) -> None:
     git(repo, "checkout", "-q", "-b", "old")
     commit(repo, "config", "a file here\n")
@@ -243,6 +259,32 @@ def test_w14_other_ways_to_fail(site: Site, failing: Failing, setup: str) -> Non
     failing("SETUP_FAILED", worktrees.create, site, Spec("amy", setup=setup))
     assert refs(site) == {"main"} and not worktrees.exists(site, "amy")
     assert_healthy(site)
+
+
+@pytest.mark.parametrize("kind", ["blob", "commit", "graft"])
+def test_w14_what_is_checked_out_is_what_the_commit_names(
+    site: Site, repo: Path, kind: str
+) -> None:
+    """A sandboxed agent could write refs, and so put other objects in the place of a commit's."""
+    was = commit(repo, "setup.sh", "echo good\n")
+    evil = commit(repo, "setup.sh", "echo evil\n")
+    git(repo, "reset", "-q", "--hard", was)
+    if kind == "blob":
+        git(repo, "replace", git(repo, "rev-parse", f"{was}:setup.sh"), f"{evil}:setup.sh")
+    elif kind == "commit":
+        git(repo, "replace", was, evil)
+    else:
+        (repo / ".git" / "info" / "grafts").write_text(f"{was}\n")
+        assert git(repo, "rev-list", "--count", "HEAD").splitlines()[-1] == "1"
+        done = run_git(site.repo, "rev-list", "--count", "HEAD")
+        assert (int(done.text) > 1, done.err) == (True, b"")
+        return
+    # The attack works where git is asked plainly.
+    git(repo, "worktree", "add", "-q", "--detach", str(repo.parent / "plain"), was)
+    assert (repo.parent / "plain" / "setup.sh").read_text() == "echo evil\n"
+    path = worktrees.create(site, Spec("amy", base=was, setup="sh setup.sh"))
+    assert (path / "setup.sh").read_text() == "echo good\n"
+    assert (site.records / "amy.setup.log").read_text() == "good\n"
 
 
 def test_w14_setup_with_a_nul_is_one_of_our_errors(site: Site) -> None:

@@ -48,7 +48,7 @@ class Bench(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "root"):
             self.git_is_content()
-            shutil.rmtree(self.root)
+            shutil.rmtree(self.root, ignore_errors=True)  # its trash is being emptied
 
     def existing(self, number: int) -> str:
         """One of the worktrees that are there; any name when none is."""
@@ -111,7 +111,7 @@ class Bench(RuleBasedStateMachine):
             path = self.site.base / name
             self.files[name] = {
                 file: (path / file).read_text()
-                for file in worktrees.changes(self.site, name)
+                for file in worktrees.uncommitted_files(self.site, name)
                 if (path / file).is_file()
             }
 
@@ -249,7 +249,7 @@ class Bench(RuleBasedStateMachine):
         for name, files in self.files.items():
             for file, text in files.items():
                 assert (self.site.base / name / file).read_text() == text
-        kept = [copy.commit for copy in worktrees.list_kept(self.site.repo)]
+        kept = [copy.commit for copy in worktrees.list_safety_copies(self.site.repo)]
         for files in self.copies:
             assert any(
                 all(

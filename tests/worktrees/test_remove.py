@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bullpen import clock, worktrees
-from bullpen.worktrees import Site, Spec
+from bullpen.worktrees import Removed, Site, Spec
+from tests.listing import list_files
 from tests.waiting import wait_until
 from tests.worktrees.repos import assert_healthy, commit, git, make_repo, refs
 
@@ -126,6 +127,35 @@ def test_w7_locked_needs_force_and_says_why(site: Site, failing: Failing) -> Non
     assert is_gone(site, "amy")
 
 
+@pytest.mark.parametrize("mark", [worktrees.AGENT_RUNS, worktrees.TASK_WORKS])
+def test_w7_no_force_takes_a_worktree_that_somebody_works_in(
+    site: Site, failing: Failing, mark: str
+) -> None:
+    worktrees.create_many(site, [Spec("amy"), Spec("bob")])
+    worktrees.lock(site, "amy", f"{mark} · bullpen stop amy")
+    for look in (worktrees.remove, worktrees.plan_removal):
+        assert failing("LOCKED", look, site, "amy", force=True).hint.startswith("bullpen stop amy")
+    assert worktrees.full_cleanup(site, force=True).left == {"amy": f"amy is in use: {mark}"}
+    worktrees.unlock(site, "amy")
+    assert worktrees.remove(site, "amy", force=True).existed
+
+
+def test_w7_dry_run_tells_what_would_be_done_and_touches_nothing(site: Site, repo: Path) -> None:
+    worktrees.create_many(site, [Spec("amy"), Spec("bob")])
+    (site.base / "bob" / "new").write_text("x")
+    git(repo, "branch", "swarm/old-1")
+    git(repo, "branch", "swarm/unmerged-2", orphan_commit(repo))
+    before = (worktrees.list_all(site), refs(site, "refs"))
+    assert worktrees.plan_removal(site, "nobody") == Removed("nobody", existed=False)
+    assert worktrees.plan_removal(site, "amy").branch == "amy"
+    for force in (False, True):
+        planned = worktrees.full_cleanup(site, force=force, dry_run=True)
+        assert before == (worktrees.list_all(site), refs(site, "refs"))
+    done = worktrees.full_cleanup(site, force=True)
+    assert (planned.worktrees, planned.branches) == (done.worktrees, done.branches)
+    assert planned.worktrees == ["amy", "bob"]
+
+
 def test_w7_refused_removal_changes_nothing(site: Site, failing: Failing) -> None:
     path = worktrees.create(site, Spec("amy"))
     (path / "new").write_text("x")
@@ -210,6 +240,16 @@ def test_w7_squash_merge_on_the_remote_is_recognised(site: Site, repo: Path) -> 
     git(repo, "update-ref", "refs/remotes/origin/main", "HEAD")
     git(repo, "checkout", "-q", "main")
     assert worktrees.remove(site, "amy").branch == "amy"
+
+
+def test_w7_squash_merge_of_one_that_went_on_from_another_is_recognised(
+    site: Site, repo: Path
+) -> None:
+    commit(worktrees.create(site, Spec("ann")), "one.txt")
+    commit(worktrees.create(site, Spec("ben", base="ann", lands_in="main")), "two.txt")
+    git(repo, "merge", "-q", "--squash", "ben")
+    git(repo, "commit", "-qm", "Squashed")
+    assert worktrees.remove(site, "ben").branch == "ben"
 
 
 def test_w7_work_done_and_reverted_is_not_taken_for_merged(site: Site, repo: Path) -> None:
@@ -464,7 +504,8 @@ def test_w7_commits_of_a_submodule_are_held(
     result = worktrees.remove(site, "amy", force=True)
     assert result.aside is not None
     assert (result.aside / "lib" / "work.txt").exists()
-    held = ("--git-dir", str(result.aside / ".git-modules" / "lib"), "--work-tree", "/")
+    saved = result.aside.with_name(f"{result.aside.name}.modules") / "lib"
+    held = ("--git-dir", str(saved), "--work-tree", "/")
     assert git(repo, *held, "cat-file", "-t", tip) == "commit"
     assert_healthy(site)
 
@@ -576,7 +617,7 @@ def test_w7_restore_takes_the_newest_copy(site: Site) -> None:
         path = worktrees.create(site, Spec("amy"))
         (path / "new").write_text(text)
         worktrees.remove(site, "amy", force=True)
-    assert len(worktrees.list_kept(site.repo)) == 3
+    assert len(worktrees.list_safety_copies(site.repo)) == 3
     worktrees.restore(site, "amy")
     assert (path / "new").read_text() == "third"
 
@@ -590,7 +631,7 @@ def test_w7_copies_of_one_moment_do_not_replace_each_other(
         path = worktrees.create(site, Spec("amy"))
         (path / "new").write_text(text)
         worktrees.remove(site, "amy", force=True)
-    newest, oldest = worktrees.list_kept(site.repo)
+    newest, oldest = worktrees.list_safety_copies(site.repo)
     assert newest.kept_at == oldest.kept_at
     texts = [git(path.parents[1] / "repo", "show", f"{copy.ref}:new") for copy in (newest, oldest)]
     assert texts == ["second", "first"]
@@ -619,7 +660,7 @@ def test_w7_restore_of_a_subtree(site: Site) -> None:
     path = worktrees.create(site, spec)
     (path / "new").write_text("x")
     worktrees.remove(site, spec.name, force=True)
-    assert [copy.name for copy in worktrees.list_kept(site.repo)] == [spec.name]
+    assert [copy.name for copy in worktrees.list_safety_copies(site.repo)] == [spec.name]
     worktrees.restore(site, spec.name)
     assert (path / "new").read_text() == "x"
     assert worktrees.info(site, spec.name).branch == "swarm/lead.part"
@@ -665,7 +706,7 @@ def test_w7_planted_copies_are_passed_over(site: Site, repo: Path, tmp_path: Pat
     worktrees.remove(site, "amy", force=True)
     git(repo, "update-ref", "refs/bullpen/kept/stray", "HEAD")
     git(repo, "update-ref", "refs/bullpen/kept/amy/99999999T999999", "HEAD")
-    assert [copy.name for copy in worktrees.list_kept(site.repo)] == ["amy"]
+    assert [copy.name for copy in worktrees.list_safety_copies(site.repo)] == ["amy"]
     assert worktrees.gc(site, now=clock.now() + timedelta(days=31)).expired == 1
 
 
@@ -681,7 +722,7 @@ def test_w7_planted_copy_cannot_write_outside_the_records(
     planted = git(repo, "commit-tree", f"{kept}^{{tree}}", "-p", f"{kept}^1", "-m", message)
     git(repo, "update-ref", "refs/bullpen/kept/amy/20991231T000000", planted)
     worktrees.restore(site, "amy")
-    assert not list(tmp_path.rglob("outside.json"))
+    assert not list_files(tmp_path, "**/outside.json")
     assert worktrees.info(site, "amy").branch == "amy"
 
 
@@ -707,9 +748,9 @@ def test_w7_copies_expire_after_30_days(site: Site) -> None:
     (path / "new").write_text("x")
     worktrees.remove(site, "amy", force=True)
     assert worktrees.gc(site, now=clock.now() + timedelta(days=29)).expired == 0
-    assert len(worktrees.list_kept(site.repo)) == 1
+    assert len(worktrees.list_safety_copies(site.repo)) == 1
     assert worktrees.gc(site, now=clock.now() + timedelta(days=30, minutes=1)).expired == 1
-    assert worktrees.list_kept(site.repo) == []
+    assert worktrees.list_safety_copies(site.repo) == []
 
 
 def test_w15_trash_left_by_a_crash_is_finished_by_gc(site: Site) -> None:
@@ -770,7 +811,7 @@ def test_w7_prune_keeps_commits_that_were_on_no_branch(site: Site, repo: Path) -
     lost = commit(path, "lost.txt")
     shutil.rmtree(path)
     assert worktrees.prune(site) == 1
-    [copy] = worktrees.list_kept(site.repo)
+    [copy] = worktrees.list_safety_copies(site.repo)
     assert git(repo, "rev-parse", f"{copy.ref}^1") == lost
 
 
@@ -781,7 +822,7 @@ def test_w7_creating_over_deleted_files_keeps_commits_that_were_on_no_branch(
     lost = commit(path, "lost.txt")
     shutil.rmtree(path)
     worktrees.create(site, Spec("amy", detached=True))
-    [copy] = worktrees.list_kept(site.repo)
+    [copy] = worktrees.list_safety_copies(site.repo)
     assert git(repo, "rev-parse", f"{copy.ref}^1") == lost
 
 
@@ -801,7 +842,10 @@ def test_w7_full_cleanup_counts(site: Site, repo: Path) -> None:
     assert refs(site) == {"main", "bob", "swarm/unmerged-2", "swarms/not-ours"}
     cleaned = worktrees.full_cleanup(site, force=True)
     assert (cleaned.worktrees, cleaned.branches) == (["bob"], ["swarm/unmerged-2"])
-    assert {copy.name for copy in worktrees.list_kept(site.repo)} == {"bob", "swarm~unmerged-2"}
+    assert {copy.name for copy in worktrees.list_safety_copies(site.repo)} == {
+        "bob",
+        "swarm~unmerged-2",
+    }
     wait_until(lambda: not site.base.exists())
     assert_healthy(site)
 

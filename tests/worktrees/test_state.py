@@ -1,5 +1,6 @@
 """The state of a worktree: locks, head, changes, differences, conflicts."""
 
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -7,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bullpen import worktrees
-from bullpen.worktrees import DiffStat, Site, Spec
+from bullpen.worktrees import DiffStat, Site, Spec, Stat, state
+from bullpen.worktrees.commits import Commits
 from bullpen.worktrees.git import is_born_elsewhere
-from bullpen.worktrees.remove import _may_hold_links
 from tests.worktrees.repos import assert_healthy, commit, git, refs
 
 Failing = Callable[..., worktrees.WorktreeError]
@@ -57,13 +58,13 @@ def test_w10_second_lock_says_who_has_it(site: Site, failing: Failing) -> None:
 
 def test_w10_head_and_changes(site: Site) -> None:
     path = worktrees.create(site, Spec("amy"))
-    assert worktrees.changes(site, "amy") == []
+    assert worktrees.uncommitted_files(site, "amy") == []
     assert commit(path, "one.txt") == worktrees.head(site, "amy")
     (path / "file0.txt").write_text("x\n")
     (path / "file1.txt").unlink()
     git(path, "mv", "file2.txt", "ren amed\n.txt")
     (path / os.fsdecode(b"\xff")).write_text("x")
-    assert sorted(worktrees.changes(site, "amy")) == [
+    assert sorted(worktrees.uncommitted_files(site, "amy")) == [
         *("file0.txt", "file1.txt", "file2.txt", "ren amed\n.txt", os.fsdecode(b"\xff"))
     ]
 
@@ -91,7 +92,8 @@ def test_w10_a_busy_agents_index_lock_is_no_obstacle(site: Site) -> None:
 
 def test_w10_diff_stat(site: Site, repo: Path) -> None:
     path = worktrees.create(site, Spec("amy"))
-    assert worktrees.diff_stat(site, "amy") == DiffStat(0, 0, 0, 0)
+    nothing = worktrees.diff_stat(site, "amy")
+    assert nothing == DiffStat(Commits(), Stat(), Stat(), 0, ())
     commit(repo, "theirs.txt", "1\n2\n3\n")  # main moves on: not a change of amy's
     commit(path, "mine.txt", "1\n2\n")
     (path / "file0.txt").write_text("other\n")
@@ -101,7 +103,10 @@ def test_w10_diff_stat(site: Site, repo: Path) -> None:
     (path / "new").write_text("x")
     (site.repo.common_dir / "info/exclude").write_text("*.log\n")
     (path / "ignored.log").write_text("x")
-    assert worktrees.diff_stat(site, "amy") == DiffStat(4, 3, 2, 1)
+    stat = worktrees.diff_stat(site, "amy")
+    assert (stat.commits.count, stat.committed) == (1, Stat(1, 2, 0))
+    assert (stat.uncommitted, stat.untracked) == (Stat(2, 1, 2), 2)
+    assert sorted(stat.names) == ["binary", "file0.txt", "file1.txt", "new"]
 
 
 def test_w10_diff_stat_without_base_or_commit(site: Site, repo: Path) -> None:
@@ -109,10 +114,12 @@ def test_w10_diff_stat_without_base_or_commit(site: Site, repo: Path) -> None:
     path = worktrees.create(site, Spec("amy", base="topic"))
     git(repo, "branch", "-D", "topic")
     commit(path, "one.txt")
-    assert worktrees.diff_stat(site, "amy") == DiffStat(1, 1, 0, 0)
+    stat = worktrees.diff_stat(site, "amy")
+    assert (stat.committed, stat.uncommitted, stat.names) == (Stat(1, 1, 0), Stat(), ())
     git(path, "checkout", "-q", "--orphan", "fresh")
     git(path, "rm", "-q", "--cached", "one.txt")
-    assert worktrees.diff_stat(site, "amy").untracked == 1
+    stat = worktrees.diff_stat(site, "amy")
+    assert (stat.commits, stat.untracked) == (Commits(), 4)
 
 
 def test_w10_conflicts(site: Site, repo: Path) -> None:
@@ -161,6 +168,37 @@ def test_w10_conflicts_of_unrelated_histories(site: Site) -> None:
     assert worktrees.conflicts_with(site, "amy", "main").files == ("file0.txt",)
 
 
+@pytest.mark.parametrize("head", ["ref: refs/heads/fresh\n", "d" * 40 + "\n"])
+def test_w10_one_without_a_commit_leaves_the_others_compared(site: Site, head: str) -> None:
+    """On a branch that has none yet, or at one that is not there."""
+    amy, bob, cat = (worktrees.create(site, Spec(name)) for name in ("amy", "bob", "cat"))
+    for path in (amy, bob):
+        commit(path, "file0.txt", f"{path.name}\n")
+    Path(git(cat, "rev-parse", "--absolute-git-dir"), "HEAD").write_text(head)
+    pairs = [("amy", "bob"), ("amy", "cat"), ("cat", "bob"), ("cat", "main")]
+    found = worktrees.conflicts_of(site, pairs)
+    assert [found[pair].files for pair in pairs] == [("file0.txt",), (), (), ()]
+
+
+def test_w10_each_worktree_is_asked_once_however_many_pairs_it_is_in(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"tree-{number}" for number in range(5)]
+    for name in names:
+        worktrees.create(site, Spec(name))
+    asked: list[str] = []
+    real = state.head
+
+    def head(site: Site, name: str) -> str:
+        asked.append(name)
+        return real(site, name)
+
+    monkeypatch.setattr(state, "head", head)
+    pairs = [*itertools.combinations(names, 2), *((name, "main") for name in names)]
+    assert set(worktrees.conflicts_of(site, pairs)) == set(pairs)
+    assert sorted(asked) == names
+
+
 ODD: dict[str, Callable[[Path], object]] = {
     "pipe": os.mkfifo,
     "endless": lambda place: place.symlink_to("/dev/zero"),
@@ -170,7 +208,7 @@ ODD: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("odd", ODD)
 def test_x5_what_an_agent_put_in_place_of_gits_own_files_is_not_waited_for(
-    site: Site, repo: Path, odd: str
+    site: Site, repo: Path, odd: str, failing: Failing
 ) -> None:
     """The administrative directory can be written in a sandbox."""
     worktrees.create(site, Spec("amy"))
@@ -179,7 +217,8 @@ def test_x5_what_an_agent_put_in_place_of_gits_own_files_is_not_waited_for(
     assert worktrees.lock_reason(site, "amy") == ""
     (admin / "index").unlink()
     ODD[odd](admin / "index")
-    assert _may_hold_links(admin / "index")
+    error = failing("WORKTREE_CORRUPT", worktrees.uncommitted_files, site, "amy")
+    assert str(admin / "index") in error.message
     reflog = repo / ".git" / "logs" / "refs" / "heads" / "amy"
     reflog.unlink()
     ODD[odd](reflog)

@@ -1,51 +1,69 @@
 """What `discover`, `shutdown` and `kill` share: the components of this machine, which of them are
 this home's, and asking one of those to leave.
 
-A component of another home is shown and never commanded. That one says it is ours is not enough
-either: the token goes only to ports that this user's own processes listen on (`ask.request`).
+What a scan finds is shown and never commanded: any program, an agent too, may listen on a port and
+say that it is of this home. This home's components are those that listen at its sockets.
 """
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
 
 from bullpen import proc
-from bullpen.agent_files import claimed_ports
-from bullpen.client import components as register
-from bullpen.component import ask, mdns
-from bullpen.component.discovery import Found, scan
+from bullpen.client import processes
+from bullpen.client.components import list_components
+from bullpen.client.hub import Hub
+from bullpen.component import ask, mdns, own_socket
+from bullpen.component.discovery import DiscoveredComponent, scan
 from bullpen.component.ports import LOOPBACK
 from bullpen.errors import BullpenError, Kind
-from bullpen.model.component import DRAIN_SECONDS
-from bullpen.paths import HUB, Home
-from bullpen.settings import Settings, load_settings
+from bullpen.home.agent_files import claimed_ports
+from bullpen.home.paths import Home
+from bullpen.home.settings import Settings
+from bullpen.home.supervised import find_supervisor
+from bullpen.text import seconds_text
 
 HUB_SECONDS = 2.0
+AT_ONCE = 32
 LEAVE_SECONDS = 30.0  # besides the time it was given: to cancel, and to put things down
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A component, and whether the hub's register has it."""
+class ListedComponent:
+    """A component, whether the hub's register has it, and whether this home has that port."""
 
-    found: Found
+    found: DiscoveredComponent
     is_registered: bool = False
+    has_own_port: bool = False
+
+    def whose(self, home_id: str) -> str:
+        """As people read it. Anybody can say that it is of this home."""
+        if not self.found.is_own(home_id):
+            return "foreign"
+        return "own" if self.is_registered or self.has_own_port else "says own"
 
 
-def look(home: Home, settings: Settings) -> list[Seen]:
+def look(home: Home, settings: Settings) -> list[ListedComponent]:
     """Everything that serves on this machine, by type and name; this home's first. Also outside of
     the range: what this home's files give a port, and what the hub was told of."""
     known = _registered(home)
     named = {port for _, port in claimed_ports(home) if 0 < port < 1 << 16}
-    told = {one.port for one in known if one.port}
-    found = scan({*settings.discovery.ports, *_hub_port(home), *named, *told})
-    found += _announced(settings, found)
+    registered_ports = {one.port for one in known if one.port}
+    own_ports = {*_hub_port(home), *named}
+    components = scan({*settings.discovery.ports, *own_ports, *registered_ports})
+    components += _announced(settings, components)
     home_id = home.id
     # By their port, too: anybody can say that it is one of ours, and must not hide that one.
-    seen = {(one.key, one.port): Seen(one) for one in found}
+    seen = {
+        (one.key, one.port): ListedComponent(one, has_own_port=one.port in own_ports)
+        for one in components
+    }
     for one in known:
-        silent = Found(one.port or 0, one.kind, one.name, one.version, None, (), home_id)
-        there = seen.get((silent.key, silent.port), Seen(silent))
+        silent = DiscoveredComponent(
+            one.port or 0, one.kind, one.name, one.version, None, (), home_id
+        )
+        there = seen.get((silent.key, silent.port), ListedComponent(silent))
         seen[silent.key, silent.port] = replace(there, is_registered=True)
     return sorted(
         seen.values(),
@@ -53,31 +71,28 @@ def look(home: Home, settings: Settings) -> list[Seen]:
     )
 
 
-def settings_or_defaults(home: Home) -> Settings:
-    """For who ends things: a mistake in a file is no reason to let them run."""
-    try:
-        return load_settings(home.config_file)
-    except BullpenError:
-        return Settings()
-
-
-def _registered(home: Home) -> list[register.Registered]:
+def _registered(home: Home) -> list[processes.RegisteredComponent]:
     """What the hub says; while it is away or silent, what it has written down."""
+    hub = Hub(home, start=False, seconds=HUB_SECONDS)
     try:
-        status, known = ask.request(home.socket(HUB), "GET", "/components", seconds=HUB_SECONDS)
-    except ask.NoAnswerError:
-        status, known = 0, []
-    if status != 200:
-        return register.registered(home)
-    fields = register.Registered.__dataclass_fields__
-    return [register.Registered(**{key: one[key] for key in fields}) for one in known]
+        known = hub.do(list_components())
+    except (BullpenError, OSError):
+        return processes.registered(home)
+    return [
+        processes.RegisteredComponent(
+            one.name, one.kind, one.url, one.version, one.pid, one.start_time
+        )
+        for one in known
+    ]
 
 
-def _announced(settings: Settings, found: Iterable[Found]) -> list[Found]:
+def _announced(
+    settings: Settings, answering: Iterable[DiscoveredComponent]
+) -> list[DiscoveredComponent]:
     """Who announces itself and was not found by its port; asked for its state if it is here."""
     if settings.discovery.method != "mdns":
         return []
-    known = {one.key for one in found}
+    known = {one.key for one in answering}
     heard = [one for one in mdns.find() if one.key not in known]
     here = scan({one.port for one in heard if one.address == LOOPBACK})
     answered = {one.key for one in here}
@@ -85,76 +100,110 @@ def _announced(settings: Settings, found: Iterable[Found]) -> list[Found]:
 
 
 def _hub_port(home: Home) -> set[int]:
-    hub = register.find_hub(home)
-    port = register.hub_port(home)
+    hub = processes.find_hub(home)
+    port = processes.hub_port(home)
     return {port} if hub is not None and port is not None else set()
 
 
-def processes(home: Home) -> list[register.Process]:
-    """The components of this home, for `kill`: registered ones, and others that say which process
-    they are to who has the token."""
-    known = {one.pid for one in register.registered(home)}
-    found = [
-        register.Process("component", one.name, one.pid, one.start_time)
-        for one in register.registered(home)
+# ── this home's own, by its sockets ──
+
+
+@dataclass(frozen=True)
+class OwnComponent:
+    """A director, view or bridge of this home, as it says by its socket in the home."""
+
+    socket: Path
+    type: str
+    name: str
+    pid: int
+    port: int | None
+
+
+def own_components(home: Home) -> list[OwnComponent]:
+    """Those that can be commanded, by name; one that does not answer by what the register has."""
+    known = {one.pid: one for one in _registered(home)}
+    sockets = _own_sockets(home)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        own = pool.map(lambda pid: _ask_who(sockets[pid], pid, known.get(pid)), sockets)
+        return sorted(own, key=lambda one: (one.type, one.name, one.pid))
+
+
+def component_processes(home: Home) -> list[processes.Process]:
+    """The components of this home, for `kill`: those that would start directors again, those that
+    are registered, and those that listen at a socket of the home."""
+    registered = processes.registered(home)
+    above = [
+        processes.Process("component", path.parent.name, found.pid, found.start_time)
+        for path in home.directors.glob("*/supervisor.json")
+        if (found := find_supervisor(home, path.parent.name)) is not None
     ]
-    for seen in look(home, settings_or_defaults(home)):
-        one = seen.found
-        is_other = one.type not in ("hub", "agent") and not seen.is_registered
-        if is_other and one.state is not None and one.is_own(home.id):
-            pid = _pid_of(home, one)
-            began = proc.start_time(pid) if pid else None
-            if pid and began and pid not in known:
-                found.append(register.Process("component", one.name, pid, began))
-    return found
+    own = {
+        one.pid: processes.Process("component", one.name, one.pid, one.start_time)
+        for one in registered
+    }
+    for one in own_components(home):
+        began = proc.start_time(one.pid)
+        if began is not None and one.pid not in own:
+            own[one.pid] = processes.Process("component", one.name, one.pid, began)
+    return [*above, *own.values()]
 
 
-def _pid_of(home: Home, one: Found) -> int | None:
+def _own_sockets(home: Home) -> dict[int, Path]:
+    sockets = own_socket.list_sockets(home)
+    return {pid: path for pid, path in sockets.items() if own_socket.is_listened_to(path, pid)}
+
+
+def _ask_who(path: Path, pid: int, known: processes.RegisteredComponent | None) -> OwnComponent:
+    kind, name, port = "component", f"pid {pid}", None
+    if known is not None:
+        kind, name, port = known.kind, known.name, known.port
     try:
-        status, answer = ask.request(one.port, "GET", "/status", token=ask.owner_token(home))
+        shown = ask.get_status(path)
+        kind, name, port = shown.type, shown.name, port or shown.config.get("port")
     except (ask.NoAnswerError, BullpenError):
-        return None
-    pid = answer.get("pid") if status == 200 and isinstance(answer, dict) else None
-    return pid if isinstance(pid, int) and pid > 1 else None
+        pass  # a stopped one is commanded all the same, and then says so
+    return OwnComponent(path, kind, name, pid, port)
+
+
+@dataclass(frozen=True)
+class Departure:
+    """What came of telling somebody to leave; `pid` of a process that has left."""
+
+    type: str
+    name: str
+    result: str
+    pid: int | None = None
+
+    def to_json(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 def ask_to_leave(
-    home: Home, where: ask.Where, name: str, timeout: float | None, force: bool, waits: bool = True
-) -> dict[str, Any]:
-    """Tell a component of this home to leave, and wait until it has. An agent's port is the
-    hub's: its process stays."""
-    asked: dict[str, Any] = {"force": True} if force else {}
-    if timeout is not None:
-        asked["timeout_seconds"] = timeout
-    token = ask.owner_token(home) if isinstance(where, int) else ""
+    socket: Path, type: str, name: str, *, timeout: float | None, force: bool
+) -> Departure:
+    """Tell who listens at that socket of this home to leave, and wait until it has."""
     try:
-        status, answer = ask.request(where, "POST", "/shutdown", asked or None, token=token)
+        leaving = ask.shut_down(socket, timeout_seconds=timeout, force=force)
     except ask.NoAnswerError as error:
         raise BullpenError(
             f"{name} does not answer", hint="bullpen kill --all", kind=Kind.UNAVAILABLE
         ) from error
-    if status != 202:
-        raise _refused(name, status, answer)
-    if not waits:
-        return {"name": name, "result": "leaves"}
-    pid, drain = int(answer["pid"]), float(answer.get("drain_timeout", DRAIN_SECONDS))
-    if not register.is_gone_within(pid, proc.start_time(pid), drain + LEAVE_SECONDS):
+    except BullpenError as error:
+        raise _refused(name, error) from error
+    pid, drain = leaving.pid, leaving.drain_timeout
+    if not processes.is_gone_within(pid, proc.start_time(pid), drain + LEAVE_SECONDS):
         raise BullpenError(
-            f"{name} (pid {pid}) is told to leave and has not left after {drain:g} s",
+            f"{name} (pid {pid}) is told to leave and has not left after {seconds_text(drain)}",
             hint="bullpen kill --all",
             kind=Kind.UNAVAILABLE,
         )
-    return {"name": name, "pid": pid, "result": "left"}
+    return Departure(type, name, "left", pid)
 
 
-def _refused(name: str, status: int, answer: Any) -> BullpenError:
-    said = answer if isinstance(answer, dict) else {}
-    if said.get("error") == "task_in_progress":
-        return in_progress(name, str(said.get("task_id")))
-    return BullpenError(
-        f"{name} refused with status {status}: {said.get('message', '')}",
-        kind=Kind.COMMAND_FAILED,
-    )
+def _refused(name: str, error: BullpenError) -> BullpenError:
+    if error.kind is Kind.CONFLICT and "task_id" in error.details:
+        return in_progress(name, str(error.details["task_id"]))
+    return BullpenError(f"{name} refused: {error.message}", kind=Kind.COMMAND_FAILED)
 
 
 def in_progress(name: str, task: str) -> BullpenError:

@@ -1,33 +1,25 @@
-"""How a command reaches the hub: its home's, started when it is down, with what a person should
-know on the way said on standard error."""
+"""How a command reaches the hub: its home's, started when it is down.
 
-import os
+Called by every command that asks the hub. Says on standard error what a person should know on
+the way.
+"""
+
 import sys
-from pathlib import Path
 
 from bullpen import __version__
-from bullpen.client import reach
-from bullpen.client.hub import HubClient
-from bullpen.errors import BullpenError
-from bullpen.paths import Home, current_home
+from bullpen.client.address import this_home
+from bullpen.client.hub import Hub
 
 
-def connect(*, start: bool = True) -> HubClient:
+def connect(*, start: bool = True) -> Hub:
     """The hub of this home; `start=False`: a hub that is down is an error."""
-    client = HubClient(_home(), start=start, notice=_notice)
-    client.first_start = warn_of_logout
-    return client
+    return Hub(this_home(), start=start, notice=_notice, first_start=warn_of_logout)
 
 
-def _home() -> Home:
-    """In a sandbox there is no more of it than its name, and the agent's own door to its hub."""
-    try:
-        return current_home()
-    except BullpenError:
-        named = os.environ.get("BULLPEN_DIR")
-        if not named or reach.find_door(dict(os.environb)) is None:
-            raise
-        return Home(Path(named))
+def connect_for(name: str) -> tuple[Hub, str]:
+    """The hub whose agent or task `HOST/NAME` is, and its name there; without a host this one."""
+    host, slash, inner = name.partition("/")
+    return (connect().at(host), inner) if slash else (connect(), name)
 
 
 def warn_of_logout() -> None:

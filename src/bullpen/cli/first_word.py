@@ -8,8 +8,10 @@ from typing import Any
 
 import click
 
+from bullpen.cli.help_text import Group
 
-class FirstWord(click.Group):
+
+class FirstWord(Group):
     """Its commands if the first word is one of them, `otherwise` for everything else."""
 
     def __init__(self, otherwise: click.Command, **settings: Any) -> None:

@@ -16,10 +16,10 @@ class LiveLine:
     def columns(self) -> int:
         """What fits; the last column is left alone, where some terminals wrap."""
         try:
-            found = os.get_terminal_size(sys.stderr.fileno()).columns
+            width = os.get_terminal_size(sys.stderr.fileno()).columns
         except OSError:
-            found = 0
-        return (found or 80) - 1  # some terminals do not know their size
+            width = 0
+        return (width or 80) - 1  # some terminals do not know their size
 
     def draw(self, text: str) -> None:
         """Show it, unless it is there."""

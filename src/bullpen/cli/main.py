@@ -4,6 +4,7 @@ A verb's module is imported only when that verb runs, and the help of the whole
 is printed from the table, so the cost of one command never grows with the others.
 """
 
+import contextlib
 import io
 import os
 import sys
@@ -12,6 +13,8 @@ from typing import Any
 
 import click
 
+from bullpen import __version__
+from bullpen.cli.help_text import HelpText
 from bullpen.errors import EXIT_CODES, BullpenError, Kind
 
 # section -> verb -> one line of help; the verb's module is commands/<verb>.py, `-` as `_`
@@ -23,6 +26,7 @@ SECTIONS = {
         "trust": "Let agents use settings and hooks that a directory brings",
         "version": "Print version, Python, platform and home",
         "completion": "Print the completion script of your shell",
+        "help": "Say more about a command",
     },
     "Describe": {
         "role": "List, show, make and check roles",
@@ -32,23 +36,33 @@ SECTIONS = {
     "Run": {
         "run": "Start an agent",
         "list": "List agents and what they do",
+        "tree": "Show every agent under the one that started it",
+        "wait": "Wait until agents are idle, finished, blocked or gone",
+        "events": "Show what your agents reported",
         "status": "Say how the hub is, or one agent",
         "explain": "Say why an agent's state is what it is",
         "stop": "End agents, with their grace",
         "kill": "End agents at once, or everything of this home",
         "restart": "Start agents again",
+        "resume": "Bring ended agents back, with their conversations",
         "agent": "Start, stop and list agents that take tasks",
+        "rm": "Remove an agent: its program, its session, its worktree",
         "gc": "Remove what ended agents left",
         "discover": "Find what serves on this machine",
         "shutdown": "Have agents, components and the hub leave in order",
         "hub": "The daemon of this home",
-        "hook": "Report an event of an agent's program",
-        "permission-request": "Ask for a permission, as an agent's program",
+        "up": "Start what is configured to run by itself",
+        "down": "Stop what `up` starts",
+        "fleet": "Make this machine one of many, and see the others",
+        "director": "Start, stop and list what brings work in by itself",
+        "schedule": "Look at and change what a scheduler runs, and when",
+        "web": "A page with everything that goes on, for browsers and phones",
     },
     "Decide": {
         "approvals": "List what waits for your decision",
         "approve": "Let an agent go on",
         "deny": "Refuse what an agent wants to do",
+        "answer": "Answer what an agent asks you",
     },
     "Talk": {
         "send": "Write to an agent, to a pod, or to the person",
@@ -59,6 +73,7 @@ SECTIONS = {
         "peek": "Print the current screen of an agent",
         "send-keys": "Type into an agent's terminal",
         "logs": "Print what an agent wrote",
+        "transcript": "Print what was said and done in a conversation",
         "usage": "Say what agents have used",
         "record": "Print a session for asciinema",
         "reset": "Put this terminal back in order",
@@ -69,17 +84,32 @@ SECTIONS = {
         "history": "List tasks that are kept, and what they came to",
         "worktree": "Make, look at, compare and remove worktrees",
     },
+    "Land": {
+        "diff": "Show what an agent has done",
+        "conflicts": "Say which branches would conflict",
+        "land": "Land agents' work in a branch",
+        "finish": "Land, keep or drop an agent's work, and remove the agent",
+    },
 }
-VERBS = {verb: text for section in SECTIONS.values() for verb, text in section.items()}
+# What agents' programs call; no person needs them.
+INTERNAL = {
+    "mcp": "Offer the hub's tools, as an agent's program",
+    "hook": "Report an event of an agent's program",
+    "permission-request": "Ask for a permission, as an agent's program",
+}
+SHOWN = {verb: text for section in SECTIONS.values() for verb, text in section.items()}
+VERBS = {**SHOWN, **INTERNAL}
+ALIASES = {"ls": "list", "ps": "list"}  # out of habit
 
 
 class Table(click.Group):
     """A click group whose members are imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return list(SHOWN)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        name = ALIASES.get(name, name)
         if name not in VERBS:
             return None
         command: click.Command = import_module(
@@ -100,7 +130,7 @@ class Table(click.Group):
 
         items = [
             CompletionItem(verb, help=text)
-            for verb, text in VERBS.items()
+            for verb, text in SHOWN.items()
             if verb.startswith(incomplete)
         ]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
@@ -110,9 +140,16 @@ class Table(click.Group):
     cls=Table,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Every command that prints data takes --json. bullpen VERB --help says more.",
+    invoke_without_command=True,
 )
-def cli() -> None:
+@click.version_option(__version__, "-V", "--version", message="bullpen %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Run a team of AI coding agents on your code."""
+    if ctx.invoked_subcommand is None:
+        from bullpen.cli.overview import show_overview
+
+        show_overview()
 
 
 def main() -> None:
@@ -134,6 +171,7 @@ def _prepare_streams() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line; every failure ends here as a message and an exit code."""
     shared: dict[str, Any] = {}
+    click.Context.formatter_class = HelpText
     try:
         complete = os.environ.get("_BULLPEN_COMPLETE")
         if complete:
@@ -145,7 +183,10 @@ def run(arguments: list[str]) -> int:
             finally:
                 sys.stdout.flush()
     except BullpenError as error:
-        return _report(error, as_json=bool(shared.get("bullpen.json")))
+        # Nothing was done yet: a command finds its home first.
+        is_accepted = _accepts_home(error)
+        as_json = bool(shared.get("bullpen.json"))
+        return run(arguments) if is_accepted else _report(error, as_json)
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
@@ -154,7 +195,8 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         _show_usage_error(error, as_json="--json" in arguments)
         return 2
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as stop:
+        _end_line(stop)
         return 130
     except BrokenPipeError:
         # The reader (head, less) left; point stdout away so that exiting does not complain.
@@ -167,6 +209,38 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         return _report_bug(error)
     return 0
+
+
+def _end_line(stop: BaseException) -> None:
+    """The terminal has shown ^C, and the shell's prompt would follow in the same line. A `no` that
+    was typed to a question has ended it."""
+    keys = (KeyboardInterrupt, EOFError)
+    if isinstance(stop, keys) or isinstance(stop.__context__, keys):
+        with contextlib.suppress(OSError, ValueError):
+            if sys.stderr.isatty():
+                sys.stderr.write("\n")
+
+
+def _accepts_home(error: BullpenError) -> bool:
+    """Whether a person at a terminal says that an unknown home is theirs; it is noted then."""
+    from bullpen.cli import output
+    from bullpen.home.accepted import UnknownHomeError
+
+    is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    if not isinstance(error, UnknownHomeError) or not is_terminal:
+        return False
+
+    question = f"{error.message}.\nIt says which programs run. Is it yours?"
+    try:
+        if not click.confirm(output.printable(question, lines=True), err=True):
+            return False
+        error.accept()
+    except click.Abort:
+        return False
+    except BullpenError as problem:
+        output.write_error(problem.message, problem.hint)
+        return False
+    return True
 
 
 def _report(error: BullpenError, as_json: bool) -> int:

@@ -1,30 +1,37 @@
 """How results look: aligned text for people, JSON for programs.
 
-The only place that writes to the terminal.
+Called by the commands. `live_line` and `pager` show what comes while somebody waits.
 """
 
 import json
 import os
+import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bullpen import clock
-from bullpen.text import align, printable, width
+from bullpen.text import LEAST_COLUMNS, align, printable, width, wrapped
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 __all__ = [
     "colour",
+    "has_colours",
     "json_option",
     "printable",
     "show_progress",
+    "terminal_columns",
     "width",
     "write",
     "write_error",
     "write_json",
+    "write_json_line",
     "write_table",
 ]
 
@@ -51,42 +58,107 @@ def write(text: str = "") -> None:
 
 def show_progress(text: str) -> None:
     """A line that the next one replaces; only for a person at a terminal. Empty: wipe it."""
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and not _is_dumb():
         columns = shutil.get_terminal_size().columns
         sys.stdout.write(f"\r\x1b[K{printable(text)[: columns - 1]}")
         sys.stdout.flush()
 
 
-def write_json(data: object, err: bool = False) -> None:
-    """One JSON document on standard output (errors: standard error)."""
-    text = json.dumps(data, indent=2, default=_encode)  # ASCII: no control characters
-    _line(sys.stderr if err else sys.stdout, text)
+def write_json(data: "Mapping[str, object] | BaseModel", err: bool = False) -> None:
+    """One JSON document on standard output (errors: standard error): an object, and many of a
+    noun under its plural, as docs/json.md says. Times become text with a zone."""
+    _line(sys.stderr if err else sys.stdout, json.dumps(_plain(data), indent=2))
+
+
+def write_json_line(data: "Mapping[str, object] | BaseModel") -> None:
+    """The same in one line, for values that come one by one."""
+    write(json.dumps(_plain(data)))
 
 
 def write_error(message: str, hint: str = "") -> None:
-    """`error:` and `hint:` on standard error."""
-    _line(sys.stderr, f"{colour('error:', 'error', sys.stderr)} {printable(message, lines=True)}")
+    """`error:` and `hint:` on standard error, paths as a person writes them."""
+    _line(sys.stderr, f"{colour('error:', 'error', sys.stderr)} {_for_person(message)}")
     if hint:
-        _line(sys.stderr, f"hint:  {printable(hint, lines=True)}")
+        _line(sys.stderr, f"hint:  {_for_person(hint)}")
 
 
-def write_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns aligned by display width; empty `headers` prints rows only."""
+def write_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    drop: Sequence[str] = (),
+    cut: Collection[str] | None = None,
+    figures: Collection[str] = (),
+) -> None:
+    """Columns aligned by display width, no wider than the terminal: `drop` names columns that may
+    be left out, the first of them first; `cut` those whose texts may be cut (else the last);
+    `figures` those that are aligned to the right. A pipe gets all of it. Without headers it is
+    one record, which stays whole: its values are wrapped."""
     cells = [[printable(cell) for cell in row] for row in rows]
-    for number, line in enumerate(align([list(headers), *cells] if headers else cells)):
-        write(colour(line, "dim") if headers and number == 0 else line)
+    if not headers:
+        lines = [line for row in align(cells) for line in _wrapped_value(row, cells)]
+    else:
+        from bullpen.table import lay_out
+
+        columns = terminal_columns()
+        table = [headers, *cells]
+        first, *lines = lay_out(headers, table, columns, drop=drop, cut=cut, figures=figures)
+        write(colour(first, "dim"))
+    for line in lines:
+        write(line)
+
+
+def _wrapped_value(line: str, cells: Sequence[Sequence[str]]) -> list[str]:
+    """The line of a record; what does not fit goes below its value."""
+    columns = terminal_columns()
+    indent = sum(max(map(width, names)) + 2 for names in list(zip(*cells, strict=True))[:-1])
+    if not columns or width(line) <= columns or columns - indent < LEAST_COLUMNS:
+        return [line]
+    first, *rest = wrapped(line[indent:], columns - indent)
+    return [line[:indent] + first, *(" " * indent + more for more in rest)]
+
+
+def terminal_columns() -> int:
+    """How wide a person's terminal is; 0, which is no limit, if there is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def colour(text: str, meaning: str, stream: Any = None) -> str:
-    """Coloured only for a person at a terminal who did not say NO_COLOR."""
-    stream = stream or sys.stdout
-    if os.environ.get("NO_COLOR") or not stream.isatty():
+    """Coloured only where `has_colours` says so."""
+    if not has_colours(stream or sys.stdout):
         return text
     return f"\x1b[{COLOURS[meaning]}m{text}\x1b[0m"
 
 
-def _encode(value: object) -> str:
-    return clock.to_text(value) if isinstance(value, datetime) else str(value)
+def has_colours(stream: Any) -> bool:
+    """Whether it is the terminal of a person who did not say NO_COLOR, and can show colours."""
+    return not os.environ.get("NO_COLOR") and not _is_dumb() and bool(stream.isatty())
+
+
+def _for_person(text: str) -> str:
+    """Printable, with `~` for the person's own directory; not where a shell would leave that as it
+    is: in quotes, or behind a `=`."""
+    home = os.environ.get("HOME", "").rstrip("/")
+    if home:
+        text = re.sub(rf"(?<![\w/'\"=.~-]){re.escape(home)}(?=/)", "~", text)
+    return printable(text, lines=True)
+
+
+def _is_dumb() -> bool:
+    return os.environ.get("TERM") == "dumb"
+
+
+def _plain(data: object) -> Any:
+    """What JSON has names for. It is written in ASCII: no control characters."""
+    return clock.with_iso_times(json.loads(json.dumps(data, default=_encode)))
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return clock.to_text(value)
+    return (
+        value.model_dump(mode="json", by_alias=True) if hasattr(value, "model_dump") else str(value)
+    )
 
 
 def _line(stream: Any, text: str) -> None:

@@ -1,52 +1,20 @@
-"""How worktrees look to people: states, ages, and what a removal or clean-up did."""
+"""What a removal, a clean-up or a comparison of worktrees says to people."""
 
-from datetime import datetime
+from collections.abc import Mapping
 from pathlib import Path
 
-from bullpen import clock
 from bullpen.cli import output
-from bullpen.paths import shown
-from bullpen.worktrees import Cleaned, Info, Removed
+from bullpen.home.paths import short_path
+from bullpen.worktrees import Cleaned, Conflicts, Removed
 
 
-def row(name: str, found: Info | str) -> list[str]:
-    """A line of the list; a broken worktree says what is wrong with it."""
-    if isinstance(found, str):
-        return [name, "", f"broken: {found}", "", "", ""]
-    branch = found.branch or f"({found.head[:10]})"
-    age = age_of(found.created_at)
-    return [name, branch, state_of(found), str(found.ahead), str(found.behind), age]
-
-
-def state_of(found: Info) -> str:
-    """`clean, unmerged`, `dirty (2 files), locked: agent at work`."""
-    if found.dirty:
-        count = len(found.changes)
-        text = f"dirty ({count} file{'s' * (count != 1)})"
-    else:
-        text = "clean, unmerged" if found.ahead else "clean"
-    if found.locked is not None:
-        text += f", locked: {found.locked}" if found.locked else ", locked"
-    return text
-
-
-def age_of(moment: datetime | None) -> str:
-    """`2h`, `3d`; nothing when it is not known."""
-    if moment is None:
-        return ""
-    seconds = max(int((clock.now() - moment).total_seconds()), 0)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
-
-
-def write_removed(result: Removed, keep_branch: bool) -> None:
+def write_removed(result: Removed, keep_branch: bool, dry_run: bool) -> None:
     """What went, what stayed and why, and how to get it back."""
+    done, kept = ("would remove", "would keep") if dry_run else ("removed", "kept")
     if not result.existed:
         output.write(f"{result.name} is not there · nothing to do")
         return
-    text = f"removed {result.name}"
+    text = f"{done} {result.name}"
     if result.branch:
         text += f" and branch {result.branch}"
     output.write(text)
@@ -54,7 +22,7 @@ def write_removed(result: Removed, keep_branch: bool) -> None:
         count = result.unique_commits
         commits = "1 commit exists" if count == 1 else f"{count} commits exist"
         output.write(
-            f"kept branch {result.branch_left}: {commits} nowhere else"
+            f"{kept} branch {result.branch_left}: {commits} nowhere else"
             f" · to drop it: git branch -D {result.branch_left}"
         )
     if result.kept:
@@ -82,6 +50,23 @@ def write_cleaned(cleaned: Cleaned, dry_run: bool) -> None:
         output.write("nothing to clean up")
 
 
+def write_conflicts(found: Mapping[tuple[str, str], Conflicts], as_json: bool) -> None:
+    """Which pairs conflict, file by file."""
+    if as_json:
+        pairs = [
+            {"a": one, "b": other, "files": each.files} for (one, other), each in found.items()
+        ]
+        output.write_json({"pairs": pairs})
+        return
+    clashes = {pair: result for pair, result in found.items() if result}
+    for (one, other), result in clashes.items():
+        output.write(f"{output.colour('conflict', 'warn')}  {one} · {other}")
+        for file in result.files:
+            output.write(f"  {output.printable(file)}")
+    if not clashes:
+        output.write(f"no conflicts ({len(found)} compared)")
+
+
 def show_path(path: Path) -> str:
     """With `~`, and safe to print."""
-    return output.printable(shown(path))
+    return output.printable(short_path(path))

@@ -1,4 +1,25 @@
-"""The client's side of the hub's API: what everybody outside the hub uses to talk to it.
+"""The public Python client: `from bullpen.client import AsyncHub, agents`.
 
-Nothing is imported here: the hot commands pass through this file.
+Calls as values in a module per noun, `Hub` and `AsyncHub` that run them (imported when first used:
+hooks of agents come through this file), and parts for commands and programs of users: `shell`,
+`follow_task`, `holder` (one terminal), `start` (a hub), `processes` (of a home, without its hub).
 """
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from bullpen.client.async_hub import AsyncHub
+    from bullpen.client.hub import Hub
+
+__all__ = ["AsyncHub", "Hub"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "AsyncHub":
+        from bullpen.client.async_hub import AsyncHub
+
+        return AsyncHub
+    if name == "Hub":
+        from bullpen.client.hub import Hub
+
+        return Hub
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

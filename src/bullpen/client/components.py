@@ -1,241 +1,35 @@
-"""The processes of one home, found and ended without its hub: the hub itself, agents' holders, the
-factory, registered components.
+"""Calls of `/components`: directors, views and bridges say where they are. No I/O."""
 
-A process is ours by what this home's own files say of it, by its start time, and by the command
-line that only this home's holders have: a pid alone proves nothing, and the files of a copied
-home speak of another's processes. Nothing here ends what it cannot prove.
-"""
+from typing import TYPE_CHECKING, Literal
 
-import contextlib
-import json
-import os
-import signal
-import sqlite3
-import time
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import quote, urlsplit
+from bullpen.client.call import Call, Model, Models, given, path
 
-from bullpen import proc
-from bullpen.client import holder
-from bullpen.errors import BullpenError
-from bullpen.paths import HUB, KILLED, Home
-
-GRACE_SECONDS = 5.0
-SETTLE_SECONDS = 5.0  # for the kernel, after SIGKILL; for a holder, after its program's end
-LOOK_AGAIN_SECONDS = 0.02
-AT_ONCE = 32
-# Of a terminal, and of the runs of tasks. Not wherever one lies: agents work in there, too.
-RECORDS = ("*/holder.json", "*/tasks/*/holder.json", "*/tasks/*/*/holder.json")
-ROUNDS = 3  # who is found only after the hub has gone was being started by it
-
-What = Literal["hub", "agent", "component", "factory"]
-Ended = Literal["ended", "killed", "left"]
+if TYPE_CHECKING:
+    from bullpen.model.component import Component
 
 
-@dataclass(frozen=True)
-class Process:
-    """One of them. An agent's is its holder; `child` is then the program."""
-
-    what: What
-    name: str
-    pid: int
-    start_time: str
-    child: tuple[int, str] | None = None
-    record: Path | None = None  # where its holder wrote that
-
-    @property
-    def is_alive(self) -> bool:
-        return proc.start_time(self.pid) == self.start_time
+def list_components() -> "Call[list[Component]]":
+    """All components whose process lives, by name."""
+    return Call("GET", path("components"), read=Models("component.Component"))
 
 
-@dataclass(frozen=True)
-class Registered:
-    """A component as the hub's register has it."""
-
-    name: str
-    kind: str
-    url: str
-    version: str
-    pid: int
-    start_time: str
-
-    @property
-    def port(self) -> int | None:
-        return urlsplit(self.url).port
-
-
-# ── finding ──
+def register_component(
+    name: str,
+    kind: Literal["director", "view", "bridge"],
+    url: str,
+    pid: int,
+    version: str,
+    state: str | None = None,
+    problem: str | None = None,
+) -> "Call[Component]":
+    """Make a component known. The same process may do so again, and says how it is."""
+    body = {"name": name, "kind": kind, "url": url, "pid": pid, "version": version}
+    body |= given(state=state, problem=problem)
+    return Call(
+        "POST", path("components"), body=body, again=True, read=Model("component.Component")
+    )
 
 
-def find_hub(home: Home) -> Process | None:
-    """The hub that serves the home, whether it answers or not."""
-    found = _read_json(home.root / "hub.json")
-    pid, began = found.get("pid"), found.get("start_time")
-    if not _is_this_homes(home, found) or not isinstance(pid, int) or not isinstance(began, str):
-        return None
-    process = Process("hub", "hub", pid, began)
-    return process if process.is_alive else None
-
-
-def hub_port(home: Home) -> int | None:
-    """Where it serves besides its socket."""
-    port = _read_json(home.root / "hub.json").get("port")
-    return port if isinstance(port, int) and 0 < port < 1 << 16 else None
-
-
-def registered(home: Home) -> list[Registered]:
-    """The register as the last hub left it in its database; those that live."""
-    path = home.root / "state.db"
-    if not path.exists() or not _is_this_homes(home, _read_json(home.root / "hub.json")):
-        return []
-    place = f"file:{quote(str(path))}?mode=ro"
-    try:
-        with contextlib.closing(sqlite3.connect(place, uri=True, timeout=1.0)) as database:
-            rows = database.execute(
-                "SELECT name, kind, url, version, pid, start_time FROM components ORDER BY name"
-            ).fetchall()
-    except sqlite3.Error:
-        return []  # damaged, or of another version: then nothing is known
-    known = [Registered(*row) for row in rows]
-    return [one for one in known if proc.start_time(one.pid) == one.start_time]
-
-
-def find_agents(home: Home) -> list[Process]:
-    """The holders of this home that live, by the records that they left in the sessions."""
-    mark = str(home.factory_socket)
-    found = []
-    paths = (path for pattern in RECORDS for path in home.sessions.glob(pattern))
-    for path in sorted(paths):
-        name = path.relative_to(home.sessions).parts[0]
-        record = _read_json(path)
-        pid, began = record.get("pid"), record.get("start_time")
-        if not isinstance(pid, int) or not isinstance(began, str):
-            continue
-        child, born = record.get("child"), record.get("child_start_time")
-        program = (child, born) if isinstance(child, int) and isinstance(born, str) else None
-        process = Process("agent", name, pid, began, program, path)
-        if process.is_alive and _is_forked_for(pid, mark):
-            found.append(process)
-    return found
-
-
-def find_factories(home: Home, agents: Iterable[Process]) -> list[Process]:
-    """Whatever else was started with this home's command line: the factory; or a holder that has
-    not written yet who it is."""
-    known = {agent.pid for agent in agents}
-    mark = str(home.factory_socket)
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        pid = int(entry.name)
-        if pid not in known and _is_forked_for(pid, mark):
-            began = proc.start_time(pid)
-            if began is not None:
-                found.append(Process("factory", "factory", pid, began))
-    return found
-
-
-def _is_forked_for(pid: int, socket: str) -> bool:
-    try:
-        is_mine = Path(f"/proc/{pid}").stat().st_uid == os.getuid()
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-    except OSError:
-        return False
-    is_factory = b"-c" in words and any(b"bullpen.holder.factory" in word for word in words)
-    return is_mine and is_factory and words[-1] == os.fsencode(socket)
-
-
-def _is_this_homes(home: Home, hub_file: dict[str, Any]) -> bool:
-    """Whether `hub.json` was written here; that of a copy tells of the original."""
-    return hub_file.get("socket") == str(home.socket(HUB))
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-# ── ending ──
-
-
-def end_all(home: Home, components: Iterable[Process]) -> list[tuple[Process, Ended]]:
-    """End everything of the home: SIGTERM, after five seconds SIGKILL. The hub goes first: it
-    would start again what ends."""
-    results: list[tuple[Process, Ended]] = []
-    others = list(components)
-    for _ in range(ROUNDS):
-        hub = find_hub(home)
-        if hub is not None:
-            results.append((hub, end(hub)))
-        agents = find_agents(home)
-        rest = [*others, *agents, *find_factories(home, agents)]
-        if hub is None and not rest:
-            break
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            ended = pool.map(lambda one: (one, _end_one(home, one)), rest)
-            results += list(ended)
-        others = []
-    return results
-
-
-def _end_one(home: Home, process: Process) -> Ended:
-    return _end_agent(home, process) if process.what == "agent" else end(process)
-
-
-def end(process: Process, grace: float = GRACE_SECONDS) -> Ended:
-    """SIGTERM, and SIGKILL after the grace; returns when it is gone."""
-    _signal(process, signal.SIGTERM)
-    if _is_gone_within(process, grace):
-        return "ended"
-    _signal(process, signal.SIGKILL)
-    return "killed" if _is_gone_within(process, SETTLE_SECONDS) else "left"
-
-
-def _end_agent(home: Home, process: Process) -> Ended:
-    """By its holder, which ends everything that its program has started, and leaves a record; if
-    the holder does not do so, with the holder."""
-    if process.record is not None:
-        with contextlib.suppress(OSError):
-            process.record.with_name(KILLED).touch()  # else the next hub would try the task again
-    with contextlib.suppress(BullpenError, holder.HolderGoneError, OSError, ValueError):
-        with holder.connect(home, process.name) as connection:
-            if connection.greeting.get("pid") == process.pid:
-                connection.send_fields(b"X", {"grace": GRACE_SECONDS})
-                connection.wait_for(b"E", GRACE_SECONDS + SETTLE_SECONDS)
-        if _is_gone_within(process, SETTLE_SECONDS):
-            return "ended"
-    if not process.is_alive:
-        return "ended"
-    _signal(process, signal.SIGKILL)
-    is_gone = _is_gone_within(process, SETTLE_SECONDS)
-    if process.child is not None:  # without Linux's calls it may go on without its holder
-        program = Process("agent", process.name, *process.child)
-        _signal(program, signal.SIGKILL)
-        is_gone = _is_gone_within(program, SETTLE_SECONDS) and is_gone
-    return "killed" if is_gone else "left"
-
-
-def _signal(process: Process, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if process.is_alive:
-            os.kill(process.pid, number)
-
-
-def _is_gone_within(process: Process, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while process.is_alive:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(LOOK_AGAIN_SECONDS)
-    return True
-
-
-def is_gone_within(pid: int, start_time: str | None, seconds: float) -> bool:
-    """Wait for the end of a process that was told to leave."""
-    return start_time is None or _is_gone_within(Process("component", "", pid, start_time), seconds)
+def remove_component(name: str) -> "Call[Component]":
+    """Forget a component. Its process is left alone."""
+    return Call("DELETE", path("components", name), read=Model("component.Component"))

@@ -6,7 +6,6 @@ and knows nothing of terminals.
 """
 
 import contextlib
-import json
 import select
 import socket
 import time
@@ -14,8 +13,9 @@ from collections import deque
 from pathlib import Path
 
 from bullpen.errors import BullpenError, Kind
-from bullpen.holder.frames import BrokenFrameError, Reader, frame, json_frame, parse_json
-from bullpen.paths import Home
+from bullpen.holder.frames import BrokenFrameError, FrameReader, frame, json_frame, parse_json
+from bullpen.home.paths import Home
+from bullpen.home.session_file import read_session_file
 
 GREETING_SECONDS = 5.0
 READ_BYTES = 1 << 18
@@ -34,7 +34,7 @@ class Connection:
         self.name = name
         self.greeting: dict[str, object] = {}
         self._line = line
-        self._reader = Reader()
+        self._reader = FrameReader()
         self._frames: deque[Frame] = deque()  # read, and not yet asked for
         self._queue = bytearray()
 
@@ -109,12 +109,9 @@ class Connection:
 
 
 def connect(home: Home, name: str) -> Connection:
-    """A connection to the agent's holder; BullpenError when there is none."""
-    path = _socket_path(home, name)
-    line = _open(path, name) if path else None
-    if line is None:
-        raise _none_such(home, name, has_been=bool(path) and home.session(name).is_dir())
-    connection = Connection(name, line)
+    """A connection to the agent's holder; BullpenError when there is none. That of `HOST/AGENT` is
+    on another machine, and needs the hub."""
+    connection = Connection(name, _remote(home, name) if "/" in name else _local(home, name))
     try:
         connection.greeting = parse_json(connection.wait_for(b"H", GREETING_SECONDS)[1])
     except (BrokenFrameError, HolderGoneError, ValueError) as error:
@@ -126,10 +123,36 @@ def connect(home: Home, name: str) -> Connection:
     return connection
 
 
+def _local(home: Home, name: str) -> socket.socket:
+    path = _socket_path(home, name)
+    line = _open(path, name) if path else None
+    if line is None:
+        raise _none_such(home, name, has_been=bool(path) and home.session(name).is_dir())
+    return line
+
+
+def _remote(home: Home, name: str) -> socket.socket:
+    from bullpen.client.remote_holder import open_line
+    from bullpen.home.settings import load_settings
+
+    if load_settings(home.config_file).fleet.url is None:
+        raise BullpenError(
+            f"no agent called {name}: this machine is in no fleet",
+            hint="bullpen fleet join FILE --url nats://HOST:4222",
+            kind=Kind.NOT_FOUND,
+        )
+    return open_line(home, name)
+
+
 def running(home: Home) -> list[str]:
     """Names of the agents whose holders take connections, sorted."""
     candidates = (path.name[len("agent.") : -len(".sock")] for path in _sockets(home))
     return sorted(name for name in candidates if _listens(home, name))
+
+
+def running_terminals(home: Home) -> list[str]:
+    """Those of them that a person can attach to."""
+    return [name for name in running(home) if not read_session_file(home, name).takes_tasks]
 
 
 def _sockets(home: Home) -> list[Path]:
@@ -141,7 +164,7 @@ def _none_such(home: Home, name: str, has_been: bool) -> BullpenError:
     if not has_been:
         others = f"running: {names}" if names else "none is running"
         return BullpenError(f"no agent called {name} · {others}", kind=Kind.NOT_FOUND)
-    if _takes_tasks(home, name):
+    if read_session_file(home, name).takes_tasks:
         return BullpenError(
             f"{name} has no terminal: it takes tasks, and none is under way",
             hint=f'bullpen task {name} "…" · bullpen history {name}',
@@ -152,14 +175,6 @@ def _none_such(home: Home, name: str, has_been: bool) -> BullpenError:
         hint=f"bullpen logs {name} shows what it wrote · bullpen restart {name}",
         kind=Kind.NOT_FOUND,
     )
-
-
-def _takes_tasks(home: Home, name: str) -> bool:
-    try:
-        record = json.loads((home.session(name) / "session.json").read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(record, dict) and record.get("kind") == "headless"
 
 
 def _listens(home: Home, name: str) -> bool:

@@ -5,33 +5,56 @@ for the one that has it. Of those that find it free one at a time starts a hub.
 """
 
 import contextlib
+import dataclasses
 import fcntl
 import json
 import os
+import re
 import select
 import signal
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from bullpen import proc
-from bullpen.client import wire
+from bullpen.client.status import get_status
 from bullpen.errors import BullpenError, Kind
-from bullpen.paths import HUB, Home
+from bullpen.home.hub_file import read_hub_file
+from bullpen.home.paths import HUB, Home
+from bullpen.hot import wire
+from bullpen.hot.own_python import module_command
+from bullpen.text import seconds_text
 
 START_SECONDS = 60.0
 STATUS_SECONDS = 5.0
 LOOK_AGAIN_SECONDS = 0.02
+PASSED_ON = re.compile(r"BULLPEN_(PORT|[A-Z0-9]+_BIN)")
+
+
+@dataclasses.dataclass(frozen=True)
+class StartAnswer:
+    """The line that a new hub writes when it serves or cannot: `hub/main.py` has the other side.
+    `served`: another hub has the home. Without a line it ended before it could say anything."""
+
+    ok: bool = False
+    served: bool = False
+    message: str = ""
+    hint: str = ""
+    error: str = Kind.UNAVAILABLE.value
+
+    @classmethod
+    def parse(cls, line: bytes) -> "StartAnswer":
+        sent = json.loads(line) if line else {}
+        names = [each.name for each in dataclasses.fields(cls)]
+        return cls(**{name: sent[name] for name in names if name in sent})
 
 
 def answers(home: Home) -> bool:
     """Whether a hub serves the home now. One that is there but says nothing is an error."""
     try:
-        wire.request(str(home.socket(HUB)), "GET", "/status", {}, b"", STATUS_SECONDS)
+        call = get_status()
+        wire.request(str(home.socket(HUB)), call.method, call.path, {}, b"", STATUS_SECONDS)
     except wire.HubSlow as error:
         raise _too_slow(home, STATUS_SECONDS) from error
     except (wire.NoHub, wire.HubGone, OSError):
@@ -54,13 +77,13 @@ def start_hub(home: Home, env: Mapping[str, str]) -> None:
             if _is_served(home):
                 continue
             answer = _spawn(home, env, deadline)
-        if answer.get("ok"):
+        if answer.ok:
             return
-        if not answer.get("served"):
+        if not answer.served:
             raise BullpenError(
-                str(answer.get("message") or f"the hub ended while it started{_last_words(home)}"),
-                hint=str(answer.get("hint") or f"its log: {home.logs / 'hub.log'}"),
-                kind=Kind(answer.get("error", Kind.UNAVAILABLE.value)),
+                answer.message or f"the hub ended while it started{_last_words(home)}",
+                hint=answer.hint or f"its log: {home.logs / 'hub.log'}",
+                kind=Kind(answer.error),
             )
 
 
@@ -99,29 +122,36 @@ def _opened(directory: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _spawn(home: Home, env: Mapping[str, str], deadline: float) -> dict[str, Any]:
+def _spawn(home: Home, env: Mapping[str, str], deadline: float) -> StartAnswer:
     reading, writing = os.pipe()
-    kept = {name: value for name, value in env.items() if not name.startswith("BULLPEN_")}
-    if "BULLPEN_PORT" in env:
-        kept["BULLPEN_PORT"] = env["BULLPEN_PORT"]
     errors = _error_file(home)
     with os.fdopen(reading, "rb") as answer:
         try:
-            _launch(home.root, {**kept, "BULLPEN_DIR": str(home.root)}, writing, errors)
+            _launch(home.root, hub_environment(env, home.root), writing, errors)
         finally:
             os.close(writing)
             os.close(errors)
         if not select.select([answer], [], [], max(0.0, deadline - time.monotonic()))[0]:
             raise _too_slow(home, START_SECONDS)
         line = answer.readline()
-    found: dict[str, Any] = json.loads(line) if line else {}
-    return found
+    return StartAnswer.parse(line)
+
+
+def hub_environment(env: Mapping[str, str], root: Path) -> dict[str, str]:
+    """What a hub gets of the shell that starts it: of Bullpen's own variables its port, and where
+    the engines' programs are."""
+    kept = {
+        name: value
+        for name, value in env.items()
+        if not name.startswith("BULLPEN_") or PASSED_ON.fullmatch(name)
+    }
+    return {**kept, "BULLPEN_DIR": str(root)}
 
 
 def _launch(root: Path, env: Mapping[str, str], answer: int, errors: int) -> None:
     subprocess.Popen(
-        [sys.executable, "-m", "bullpen.hub.main", str(answer)],
-        env=env,
+        module_command("bullpen.hub.main", str(answer)),
+        env=proc.with_absolute_path(env),
         cwd=root,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -171,26 +201,16 @@ def ask_to_listen(home: Home) -> None:
     """A hub whose socket somebody deleted makes a new one when it is told to. One that has
     written its file knows the signal; the file of another machine's, or of a hub that is gone,
     is about nobody here."""
-    found = _hub_file(home)
-    pid, began = found.get("pid"), found.get("start_time")
-    is_here = found.get("host") == socket.gethostname()
-    if is_here and isinstance(pid, int) and began and proc.start_time(pid) == began:
+    hub = read_hub_file(home)
+    if hub.is_of_this_machine and hub.is_alive:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGUSR1)
-
-
-def _hub_file(home: Home) -> dict[str, Any]:
-    try:
-        found = json.loads((home.root / "hub.json").read_bytes())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+            os.kill(hub.pid, signal.SIGUSR1)
 
 
 def _too_slow(home: Home, seconds: float) -> BullpenError:
-    pid = _hub_file(home).get("pid")
+    pid = read_hub_file(home).pid or "unknown"
     return BullpenError(
-        f"the hub (pid {pid}) did not answer within {seconds:g} s",
+        f"the hub (pid {pid}) did not answer within {seconds_text(seconds)}",
         hint=f"bullpen hub logs · agents do not need it: kill -9 {pid}",
         kind=Kind.UNAVAILABLE,
     )

@@ -1,5 +1,7 @@
-"""The one format of errors, and the headers of every answer: the same for the hub and for all
-other components. Decides nothing and serves nothing.
+"""How every answer looks: the one format of errors, and the common headers.
+
+Used by the hub (`hub/http`) and by `component/guard`, `component/routes` and
+`component/connection`. Decides nothing and sends nothing.
 """
 
 import json
@@ -29,31 +31,32 @@ ANSWERS = {
     Kind.COMMAND_FAILED: (422, "command_failed"),
 }
 
+# Errors of the framework, which have a status only.
+NAMES = {400: "validation_error", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
 
 # Errors with a name of their own, whatever kind they are of.
-STATUS = {"claude_error": 502, "timeout": 504, "rate_limited": 429, "starting": 503}
+STATUS = {"engine_error": 502, "timeout": 504, "rate_limited": 429, "starting": 503}
 
 
 class RefusedError(HTTPException):
     """An answer that ends the request; also from inside the reading of a body."""
 
-    def __init__(
-        self, status: int, error: str, message: str, details: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, status: int, error: str, message: str) -> None:
         super().__init__(status, message)
         self.error = error
-        self.details = details or {}
-
-    def answer(self) -> Response:
-        return error_response(self.status_code, self.error, str(self.detail), self.details)
 
 
 def error_body(status: int, error: str, message: str, details: dict[str, Any]) -> bytes:
     """The one format of errors. ASCII: half a surrogate in a message can be sent like that."""
     is_retryable = status in RETRYABLE or error in RETRYABLE_ERRORS
     body = {"error": error, "message": message, "details": {"retryable": is_retryable, **details}}
-    body |= {key: details[key] for key in AT_THE_TOP if key in details}
+    body |= {key: _id_of(details[key]) for key in AT_THE_TOP if key in details}
     return json.dumps(body, default=str).encode()
+
+
+def _id_of(value: Any) -> Any:
+    """Of a task the id: everything else of it is in the details."""
+    return value["id"] if isinstance(value, dict) and "id" in value else value
 
 
 def error_response(
@@ -76,6 +79,14 @@ def answer_error(error: BullpenError) -> Response:
     answer = error_response(STATUS.get(name, status), name, error.message, details)
     if "retry_after" in details:
         answer.headers["Retry-After"] = str(details["retry_after"])
+    return answer
+
+
+def answer_refused(error: HTTPException) -> Response:
+    """The answer for a missing route or method, and for what a guard refused."""
+    name = error.error if isinstance(error, RefusedError) else NAMES.get(error.status_code)
+    answer = error_response(error.status_code, name or "refused", str(error.detail))
+    answer.headers.update(error.headers or {})
     return answer
 
 

@@ -1,8 +1,8 @@
-"""Finds what serves on this machine: asks many loopback ports for their `/status`, all at once.
+"""Finds components of this machine: asks many loopback ports for their `/status`, all at once.
 
-Plain sockets and one poll: two hundred closed ports cost some milliseconds, and whatever
-listens on an open one (any program of any user) can cost no more than the deadline and
-`ANSWER_BYTES`. No token is ever sent here. What came back is believed only as a description:
+Called by `discover`, `shutdown`, `doctor` and `component/watcher`. Uses plain sockets and one poll:
+two hundred closed ports cost some milliseconds, and an open one (of any program of any user) costs
+no more than the deadline and `ANSWER_BYTES`. Never sends a token. An answer is only a description:
 who may be commanded is not decided by it.
 """
 
@@ -30,8 +30,8 @@ AT_ONCE = 512
 
 
 @dataclass(frozen=True)
-class Found:
-    """A component, and where it is. Its state is None where only its announcement was seen."""
+class DiscoveredComponent:
+    """A component that answered or was announced. Its state is None if it was only announced."""
 
     port: int
     type: str
@@ -44,64 +44,75 @@ class Found:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is, wherever it serves."""
+        """What it is, at whichever port."""
         return self.home_id, self.type, self.name
 
     def is_own(self, home_id: str) -> bool:
         return self.home_id == home_id
 
 
-def scan(ports: Iterable[int], seconds: float = SCAN_SECONDS) -> list[Found]:
+def scan(ports: Iterable[int], seconds: float = SCAN_SECONDS) -> list[DiscoveredComponent]:
     """The components that answer on these ports, in time, by port."""
-    found: list[Found] = []
+    components: list[DiscoveredComponent] = []
     wanted = list(dict.fromkeys(ports))
     for start in range(0, len(wanted), AT_ONCE):
-        # A time for each: who is slow among the first must not hide the rest.
-        found += _scan(wanted[start : start + AT_ONCE], time.monotonic() + seconds)
-    return sorted(found, key=lambda one: one.port)
+        # Each batch has its own deadline: slow ones of the first must not hide the rest.
+        components += _scan(wanted[start : start + AT_ONCE], time.monotonic() + seconds)
+    return sorted(components, key=lambda one: one.port)
 
 
-def having(found: Iterable[Found], interface: Interface | None) -> list[Found]:
-    """Those that have the interface; all if none is asked for."""
-    return [one for one in found if interface is None or interface in one.interfaces]
+def having(
+    components: Iterable[DiscoveredComponent], interface: Interface | None
+) -> list[DiscoveredComponent]:
+    """Those that have the interface; all if it is None."""
+    return [one for one in components if interface is None or interface in one.interfaces]
 
 
-def parse(port: int, answer: bytes, address: str = LOOPBACK) -> Found | None:
+def parse(port: int, answer: bytes, address: str = LOOPBACK) -> DiscoveredComponent | None:
     """The component whose whole answer this is; None if it is none of ours."""
     head, gap, body = answer.partition(b"\r\n\r\n")
     status = head.partition(b"\r\n")[0].split(b" ")
     if not gap or len(status) < 2 or status[1] != b"200":
         return None
     try:
-        said = PublicStatus.model_validate(json.loads(body), strict=False)
+        shown = PublicStatus.model_validate(json.loads(body), strict=False)
     except (ValueError, RecursionError, ValidationError):
         return None
-    texts = (said.name, said.version, said.home_id)
+    texts = (shown.name, shown.version, shown.home_id)
     if not all(text.isprintable() and 0 < len(text) <= TEXT_CHARACTERS for text in texts):
         return None
-    return Found(
-        port, said.type, said.name, said.version, said.state, said.interfaces, said.home_id, address
+    return DiscoveredComponent(
+        port=port,
+        type=shown.type,
+        name=shown.name,
+        version=shown.version,
+        state=shown.state,
+        interfaces=shown.interfaces,
+        home_id=shown.home_id,
+        address=address,
     )
 
 
 @dataclass
-class _Talk:
+class _Exchange:
+    """One request and its answer, so far."""
+
     port: int
-    line: socket.socket
+    connection: socket.socket
     to_send: bytes
-    got: bytearray = field(default_factory=bytearray)
+    answer: bytearray = field(default_factory=bytearray)
     is_over: bool = False
 
     def go_on(self, events: int) -> None:
-        """As far as the socket lets us now."""
+        """Send and read what the socket takes and has now."""
         try:
             if events & select.POLLOUT and self.to_send:
-                self.to_send = self.to_send[self.line.send(self.to_send) :]
+                self.to_send = self.to_send[self.connection.send(self.to_send) :]
             elif events & (select.POLLIN | select.POLLHUP | select.POLLERR):
-                piece = self.line.recv(READ_BYTES)
-                self.got += piece
+                piece = self.connection.recv(READ_BYTES)
+                self.answer += piece
                 self.is_over = (
-                    not piece or len(self.got) > ANSWER_BYTES or _is_whole(bytes(self.got))
+                    not piece or len(self.answer) > ANSWER_BYTES or _is_whole(bytes(self.answer))
                 )
         except BlockingIOError:
             return
@@ -113,40 +124,42 @@ class _Talk:
         return select.POLLOUT if self.to_send else select.POLLIN
 
 
-def _scan(ports: list[int], deadline: float) -> list[Found]:
+def _scan(ports: list[int], deadline: float) -> list[DiscoveredComponent]:
     with contextlib.ExitStack() as stack:
-        talks: dict[int, _Talk] = {}
+        exchanges: dict[int, _Exchange] = {}
         poll = select.poll()
         for port in ports:
-            line = _connect(port)
-            if line is not None:
-                stack.callback(line.close)
-                talk = talks[line.fileno()] = _Talk(port, line, _request(port))
-                poll.register(line, talk.waits_for)
-        _talk(talks, poll, deadline)
-        found = (parse(talk.port, bytes(talk.got)) for talk in talks.values() if talk.is_over)
-        return [one for one in found if one is not None]
+            connection = _connect(port)
+            if connection is not None:
+                stack.callback(connection.close)
+                exchange = _Exchange(port, connection, _request(port))
+                exchanges[connection.fileno()] = exchange
+                poll.register(connection, exchange.waits_for)
+        _exchange(exchanges, poll, deadline)
+        over = (one for one in exchanges.values() if one.is_over)
+        components = (parse(one.port, bytes(one.answer)) for one in over)
+        return [one for one in components if one is not None]
 
 
-def _talk(talks: dict[int, _Talk], poll: select.poll, deadline: float) -> None:
-    left = len(talks)
+def _exchange(exchanges: dict[int, _Exchange], poll: select.poll, deadline: float) -> None:
+    left = len(exchanges)
     while left:
         seconds = deadline - time.monotonic()
         if seconds <= 0:
             return
         for descriptor, events in poll.poll(seconds * 1000):
-            talk = talks[descriptor]
-            before = talk.waits_for
-            talk.go_on(events)
-            if talk.is_over:
+            exchange = exchanges[descriptor]
+            before = exchange.waits_for
+            exchange.go_on(events)
+            if exchange.is_over:
                 poll.unregister(descriptor)
                 left -= 1
-            elif talk.waits_for != before:
-                poll.modify(descriptor, talk.waits_for)
+            elif exchange.waits_for != before:
+                poll.modify(descriptor, exchange.waits_for)
 
 
 def _is_whole(answer: bytes) -> bool:
-    """Whether all that was announced is there; who announces nothing is read to the end."""
+    """Whether the body has its `Content-Length`; without that header it is read to the end."""
     head, gap, body = answer.partition(b"\r\n\r\n")
     length = re.search(rb"(?i)\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*(?:\r\n|\Z)", head)
     return bool(gap) and length is not None and len(body) >= int(length[1])
@@ -154,19 +167,19 @@ def _is_whole(answer: bytes) -> bool:
 
 def _connect(port: int) -> socket.socket | None:
     """A connection that may not be there yet; None if nobody listens."""
-    line = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    line.setblocking(False)
-    code = line.connect_ex((LOOPBACK, port))
-    # Where nobody listened the kernel may have given us that very port, and we met ourselves.
-    if code not in (0, errno.EINPROGRESS) or _is_own(line):
-        line.close()
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    connection.setblocking(False)
+    code = connection.connect_ex((LOOPBACK, port))
+    # If nobody listens the kernel may give us that very port: we would be connected to ourselves.
+    if code not in (0, errno.EINPROGRESS) or _is_own(connection):
+        connection.close()
         return None
-    return line
+    return connection
 
 
-def _is_own(line: socket.socket) -> bool:
+def _is_own(connection: socket.socket) -> bool:
     try:
-        return bool(line.getpeername() == line.getsockname())
+        return bool(connection.getpeername() == connection.getsockname())
     except OSError:
         return False  # not connected yet
 

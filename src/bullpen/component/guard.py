@@ -1,20 +1,34 @@
-"""What every request to one of our servers has to pass: its headers, Host, origin, size.
+"""The checks that every request to a server of ours passes: headers, Host, origin, size, token.
 
-The parts that the hub and the other components share; each has its own layer that calls them
-and says whose credential it was. Refuses by `RefusedError`, and knows no routes.
+`guarded` and the checks are called by `hub/http/guard` and by `OwnerGuard`, which is the layer of
+directors, views and bridges. Refuses by `RefusedError`. Knows no routes but `/status`.
 """
 
+import contextlib
+import hmac
 import logging
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bullpen.component.answers import RefusedError, answer_failure, common_headers
+from bullpen.component.answers import RefusedError, answer_failure, answer_refused, common_headers
+from bullpen.component.budget import Body, RequestBudget
 
 log = logging.getLogger("bullpen.http")
 
+OWNER_REQUESTS = 4096
+OWNER_BYTES = 256 << 20
+NOBODY_REQUESTS = 256
+# Of all who post to open paths. A route there lets fewer in before it knows them, so that those who
+# have no business there leave room (`directors/forge/webhook`; a test compares them).
+SENDER_REQUESTS = 48
+SENDER_BYTES = 96 << 20
+SENDER_BODY_BYTES = 2 << 20  # an issue with two long texts has less; the route refuses more
+
 BODY_BYTES = 8 << 20
+OWNERS_SOCKET = "owners_socket"  # in the state of requests by the socket in the home
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 # A request with two of them could mean one thing to us and another to whoever looked before.
 SINGLE_HEADERS = (b"host", b"origin", b"authorization", b"content-length", b"sec-fetch-site")
@@ -99,22 +113,75 @@ async def guarded(
     scope: Scope,
     receive: Receive,
     send: Send,
-    admit: Callable[[dict[bytes, str]], None],
+    admit: Callable[[dict[bytes, str]], RequestBudget],
     who: str,
+    reserved: int = BODY_BYTES,
 ) -> None:
-    """Serve one request that `admit` lets in: it looks at the headers and raises RefusedError
-    otherwise. The boundary where every error becomes the one format of answers."""
+    """Serve one request that `admit` lets in: it looks at the headers, and says whose budget the
+    request uses or raises RefusedError. No body is read before that. The boundary where every error
+    becomes the one format of answers. `reserved`: of the budget, for a body of unknown length."""
     answer = Answer(send)
     try:
         headers = single_headers(scope)
-        admit(headers)
-        await app(scope, capped(receive, headers), answer)
+        budget = admit(headers)
+        body = Body(receive, headers, budget, reserved)
+        with budget.one_request(), contextlib.closing(body):
+            await app(scope, capped(body, headers), answer)
     except RefusedError as error:
         if not answer.is_begun:
-            await error.answer()(scope, receive, answer)
+            await answer_refused(error)(scope, receive, answer)
+    except ClientDisconnect:
+        log.debug("a client left in the middle of its request")
     except Exception as error:
         log.exception("a request failed", extra={"path": scope.get("path", "")})
         if not answer.is_begun:
             await answer_failure(error, who)(scope, receive, answer)
         elif not answer.is_over:
             raise  # the server cuts the connection: half an answer must not look whole
+
+
+class OwnerGuard:
+    """The ASGI layer of a component: the owner is who has the home's token, or comes by the socket
+    in the home. What is posted to `open_paths` comes from others, under any name of a host: the
+    route itself finds out who sends it."""
+
+    def __init__(
+        self, app: ASGIApp, token: str, name: str, open_paths: Collection[str] = ()
+    ) -> None:
+        self.app = app
+        self.token = token
+        self.name = name
+        self._owner = RequestBudget(OWNER_REQUESTS, OWNER_BYTES)
+        self._nobody = RequestBudget(NOBODY_REQUESTS, 0)
+        self._sender = RequestBudget(SENDER_REQUESTS, SENDER_BYTES)
+        self._open = {("http", "POST", path) for path in open_paths}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {})
+        is_open = (scope["type"], scope.get("method"), scope["path"]) in self._open
+
+        def admit(headers: dict[bytes, str]) -> RequestBudget:
+            if is_open:
+                check_origin(headers)
+                scope["state"]["is_owner"] = False
+                return self._sender
+            check_host(headers)
+            check_origin(headers)
+            is_owner = scope["state"]["is_owner"] = self._is_owner(scope, headers)
+            return self._owner if is_owner else self._nobody
+
+        reserved = SENDER_BODY_BYTES if is_open else BODY_BYTES
+        await guarded(self.app, scope, receive, send, admit, self.name, reserved)
+
+    def _is_owner(self, scope: Scope, headers: dict[bytes, str]) -> bool:
+        given = headers.get(b"authorization")
+        if given is not None:
+            token = bearer(given) or ""
+            if hmac.compare_digest(token.encode("latin-1", "replace"), self.token.encode()):
+                return True
+            raise RefusedError(401, "unauthorized", "no such token")
+        if scope["state"].get(OWNERS_SOCKET):
+            return True
+        if (scope["type"], scope.get("method"), scope["path"]) == ("http", "GET", "/status"):
+            return False
+        raise RefusedError(401, "unauthorized", "a token is needed: Authorization: Bearer")

@@ -1,9 +1,12 @@
-"""The log of a server: JSON lines in a file of bounded size, without credentials.
+"""The log files of servers, `<home>/logs/<component>.log`: JSON lines, and old files are deleted.
 
-`configure` is called once, at the start of a process; everything else logs by the
-standard library, other libraries included. Nothing here ever raises into the code that
-logs, or prints: what cannot be written (a full disk) is dropped and counted, and the
-count is logged when there is room again.
+`configure` is called once by a process that serves (`hub/main`, `component/server`); all other code
+logs by the standard library. A file has at most `FILE_BYTES`; then hub.log becomes hub.log.1, and
+so on; of `FILES` files the oldest is deleted (`JsonFile._rotate`). Logs of agents' terminals
+(`sessions/<agent>/output.log`) are rotated by `holder/log`, and deleted with the session by
+`hub/agents/gc`; old events are deleted by `hub/upkeep`. Nothing here raises into the code that
+logs, or prints: a line that cannot be written (a full disk) is dropped and counted, and the count
+is logged later. Writes no credentials.
 """
 
 import contextlib
@@ -20,12 +23,19 @@ from typing import Any
 
 from bullpen.component.redact import REDACTED, Redactor
 
-__all__ = ["REDACTED", "JsonFile", "add_secret", "configure"]
+__all__ = ["LEVELS", "REDACTED", "JsonFile", "add_secret", "configure"]
 
+# The levels of settings and config files.
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
 FILE_BYTES = 10_000_000
-FILES = 5  # the one that is written to, and the older ones
+FILES = 5  # the one that is written to and four old ones; what is older is deleted
 
-# They come with handlers of their own, when whoever starts them does not prevent it.
+# They come with handlers of their own.
 SERVER_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
 OWN_FIELDS = ("timestamp", "level", "component", "logger", "message")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
@@ -61,7 +71,7 @@ def configure(
 
 
 class JsonFile(logging.Handler):
-    """Writes each record as one line, with one call, and begins a new file in time."""
+    """Writes each record as one line, with one call, and begins a new file when one is full."""
 
     def __init__(
         self,
@@ -98,10 +108,10 @@ class JsonFile(logging.Handler):
             self._inside.now = False
 
     def close(self) -> None:
-        """Let go of the file; another record opens it again."""
+        """Close the file; another record opens it again."""
         self.acquire()
         try:
-            self._leave()
+            self._close_file()
         finally:
             self.release()
         super().close()
@@ -131,7 +141,7 @@ class JsonFile(logging.Handler):
         if self._is_cut:
             line = b"\n" + line
         written = os.write(self._descriptor, line)
-        # The disk is full in the middle of a line: the next one must not become its rest.
+        # The disk is full in the middle of a line: the next line must not be appended to it.
         self._is_cut = written < len(line)
         if self._is_cut:
             raise OSError("cut short")
@@ -144,19 +154,19 @@ class JsonFile(logging.Handler):
                 self._descriptor = os.open(self.path, flags, 0o600)
             ours = os.fstat(self._descriptor)
             if ours.st_size and ours.st_size + size > self._file_bytes and not is_second:
-                self._shift()
-            # Another process may have shifted it, too, or somebody removed it.
+                self._rotate()
+            # Another process may have rotated it, too, or somebody removed it.
             if _identity(self.path) == (ours.st_dev, ours.st_ino):
                 return
-            self._leave()
+            self._close_file()
 
-    def _leave(self) -> None:
+    def _close_file(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _shift(self) -> None:
-        """hub.log becomes hub.log.1, that one hub.log.2, and the oldest is overwritten."""
+    def _rotate(self) -> None:
+        """hub.log becomes hub.log.1, that one hub.log.2, and the oldest is deleted."""
         names = [self.path, *(Path(f"{self.path}.{number}") for number in range(1, self._files))]
         for newer, older in reversed(list(itertools.pairwise(names))):
             # A directory that became read-only: better a file that grows than no log.
@@ -168,7 +178,7 @@ def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except (TypeError, ValueError, KeyError, IndexError):
-        # Arguments that do not fit the text are no reason to lose either.
+        # Arguments that do not fit the text: log both.
         return f"{record.msg} {record.args!r}"
 
 
@@ -185,7 +195,7 @@ def _about_dropped(count: int) -> logging.LogRecord:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -1,10 +1,10 @@
-"""Components announced and found by mDNS, for homes with `discovery.method: mdns`.
+"""Announces and finds components by mDNS, for homes with `discovery.method: mdns`.
 
-An announcement says what a component is and on which port it serves; it says nothing of its
-state, holds no credential, and anybody on the network can make one: like an answer to a scan it
-is a description, and commands nobody. What is announced listens on loopback only.
-
-The library is loaded by whoever calls, not by importing this.
+Called by `hub/main`, `hub/tasks/agents`, `component/server` and `discover`. An announcement has the
+type, name, version and port of a component, not its state, and no credential. Anybody on the
+network can make one: it is a description, and commands nobody. Components listen on loopback, so
+they are announced there alone: nothing goes out to a network from which they cannot be reached.
+The library is loaded by the functions, not by the import of this module.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any, get_args
 
-from bullpen.component.discovery import TEXT_CHARACTERS, Found
+from bullpen.component.discovery import TEXT_CHARACTERS, DiscoveredComponent
 from bullpen.component.ports import LOOPBACK
 from bullpen.model.component import Interface, PublicStatus, Type
 
@@ -51,35 +51,39 @@ def instance_of(status: PublicStatus) -> str:
     return status.name.encode()[: LABEL_BYTES - len(tail)].decode(errors="ignore") + tail
 
 
-def parse(port: int | None, address: str, text: dict[bytes, bytes | None]) -> Found | None:
-    """The component of an announcement; None for what makes no sense."""
-    said = {
+def parse(
+    port: int | None, address: str, text: dict[bytes, bytes | None]
+) -> DiscoveredComponent | None:
+    """The component of an announcement; None for one that is not ours or malformed."""
+    fields = {
         key.decode("latin-1"): value.decode("utf-8", "replace")
         for key, value in text.items()
         if value is not None
     }
-    interfaces = tuple(filter(None, said.get("interfaces", "").split(",")))
-    texts = [said.get(key, "") for key in ("name", "version", "home")]
+    interfaces = tuple(filter(None, fields.get("interfaces", "").split(",")))
+    texts = [fields.get(key, "") for key in ("name", "version", "home")]
     is_sensible = (
         port is not None
         and 0 < port < 1 << 16
-        and said.get("type") in get_args(Type)
+        and fields.get("type") in get_args(Type)
         and set(interfaces) <= set(get_args(Interface))
         and all(0 < len(one) <= TEXT_CHARACTERS and one.isprintable() for one in texts)
     )
     if not is_sensible or port is None:
         return None
     name, version, home_id = texts
-    return Found(port, said["type"], name, version, None, interfaces, home_id, address)
+    return DiscoveredComponent(
+        port, fields["type"], name, version, None, interfaces, home_id, address
+    )
 
 
 @contextlib.asynccontextmanager
 async def announced(status: PublicStatus, port: int) -> AsyncIterator[None]:
     """Announce the component for as long as this lasts; its end is announced, too."""
-    from zeroconf import ServiceInfo
+    from zeroconf import IPVersion, ServiceInfo
     from zeroconf.asyncio import AsyncZeroconf
 
-    network = AsyncZeroconf()
+    network = AsyncZeroconf(interfaces=[LOOPBACK], ip_version=IPVersion.V4Only)
     label = instance_of(status)
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:40] or "host"
     info = ServiceInfo(
@@ -88,7 +92,7 @@ async def announced(status: PublicStatus, port: int) -> AsyncIterator[None]:
         port=port,
         properties=text_of(status),
         server=f"{host}-{status.home_id[:ID_CHARACTERS]}.local.",
-        parsed_addresses=_addresses(),
+        parsed_addresses=[LOOPBACK],
     )
     try:
         await network.async_register_service(info, allow_name_change=True)
@@ -99,7 +103,7 @@ async def announced(status: PublicStatus, port: int) -> AsyncIterator[None]:
 
 
 async def announce(status: PublicStatus, port: int) -> None:
-    """The same until cancelled. Where it cannot be, the component is found by other means."""
+    """The same until this is cancelled. Without a network there is only a line in the log."""
     try:
         async with announced(status, port):
             await asyncio.Event().wait()
@@ -107,8 +111,8 @@ async def announce(status: PublicStatus, port: int) -> None:
         log.warning("cannot be announced by mDNS", extra={"reason": str(error)})
 
 
-def find(seconds: float = LISTEN_SECONDS) -> list[Found]:
-    """Who announces itself within the time, on any network of this machine; nobody without one."""
+def find(seconds: float = LISTEN_SECONDS) -> list[DiscoveredComponent]:
+    """The components announced within the time, here or on any network of this machine."""
     from zeroconf import ServiceBrowser, ServiceStateChange, Zeroconf
 
     names: dict[str, None] = {}
@@ -134,22 +138,21 @@ def find(seconds: float = LISTEN_SECONDS) -> list[Found]:
             infos.append(network.get_service_info(SERVICE, name, timeout=int(left * 1000)))
     finally:
         network.close()
-    return list(_founds(info for info in infos if info is not None))
+    return list(_parse_all(info for info in infos if info is not None))
 
 
-def _founds(infos: "Iterable[ServiceInfo]") -> Iterable[Found]:
-    ours = set(_addresses())
+def _parse_all(infos: "Iterable[ServiceInfo]") -> Iterable[DiscoveredComponent]:
+    ours = _addresses()
     for info in infos:
-        said = info.parsed_addresses()
-        address = LOOPBACK if ours.intersection(said) else next(iter(said), "")
-        found = parse(info.port, address, dict(info.properties))
-        if found is not None:
-            yield found
+        addresses = info.parsed_addresses()
+        address = LOOPBACK if ours.intersection(addresses) else next(iter(addresses), "")
+        component = parse(info.port, address, dict(info.properties))
+        if component is not None:
+            yield component
 
 
-def _addresses() -> list[str]:
-    """Of this machine among others; loopback, which every machine has, only if it is alone."""
+def _addresses() -> set[str]:
+    """The addresses of this machine."""
     import ifaddr
 
-    ips = (str(one.ip) for adapter in ifaddr.get_adapters() for one in adapter.ips if one.is_IPv4)
-    return sorted({ip for ip in ips if not ip.startswith("127.")}) or [LOOPBACK]
+    return {str(one.ip) for adapter in ifaddr.get_adapters() for one in adapter.ips if one.is_IPv4}

@@ -1,9 +1,14 @@
-"""Listening on a port of the loopback interface, and who it is that listens on one."""
+"""Loopback ports: listen on one, and find out which process listens on one.
+
+Called by `hub/listen` for the hub's port, `hub/tasks/ports` for agents', `component/server` for
+other components', and by `doctor`. Chooses no port: its callers do.
+"""
 
 import contextlib
 import errno
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 from bullpen.errors import BullpenError, Kind
@@ -16,19 +21,21 @@ LISTENS = "0A"
 
 def listen(port: int) -> socket.socket:
     """A listening socket; OSError if the port cannot be had."""
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((LOOPBACK, port))
-        found.listen(BACKLOG)
+        listener.bind((LOOPBACK, port))
+        listener.listen(BACKLOG)
     except OSError:
-        found.close()
+        listener.close()
         raise
-    return found
+    return listener
 
 
-def not_ours(port: int, error: OSError, hint: str, kind: Kind = Kind.UNAVAILABLE) -> BullpenError:
-    """Why we cannot listen there, and who does."""
+def port_taken_error(
+    port: int, error: OSError, hint: str, kind: Kind = Kind.UNAVAILABLE
+) -> BullpenError:
+    """The error of a port that we cannot listen on, with the process that does."""
     if error.errno != errno.EADDRINUSE:
         return BullpenError(f"cannot listen on port {port}: {error.strerror}", hint=hint, kind=kind)
     who = owner_of(port)
@@ -38,31 +45,44 @@ def not_ours(port: int, error: OSError, hint: str, kind: Kind = Kind.UNAVAILABLE
 
 
 def owner_of(port: int) -> str:
-    """Who listens there, as far as we may see."""
-    inodes = {f"socket:[{inode}]" for _, inode in _listeners(port)}
-    for process in Path("/proc").glob("[0-9]*") if inodes else ():
+    """The pid and command of a process that listens there; empty if we may not see it."""
+    for pid in owners_of(port):
         with contextlib.suppress(OSError):
-            for descriptor in (process / "fd").iterdir():
-                if os.readlink(descriptor) in inodes:  # noqa: PTH115
-                    words = (process / "cmdline").read_bytes().split(b"\0")
-                    command = b" ".join(words).decode(errors="replace").strip()[:80]
-                    return f"pid {process.name} ({command})"
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            command = b" ".join(words).decode(errors="replace").strip()[:80]
+            return f"pid {pid} ({command})"
     return ""
 
 
+def owners_of(port: int) -> Iterator[int]:
+    """The processes that have a listener there, as far as we may see them."""
+    inodes = {f"socket:[{inode}]" for _, inode in _listeners(port)}
+    for process in Path("/proc").glob("[0-9]*") if inodes else ():
+        with contextlib.suppress(OSError):
+            if any(_link(descriptor) in inodes for descriptor in (process / "fd").iterdir()):
+                yield int(process.name)
+
+
+def _link(descriptor: Path) -> str:
+    """What it is; empty if it is closed by now."""
+    try:
+        return os.readlink(descriptor)  # noqa: PTH115
+    except FileNotFoundError:
+        return ""
+
+
 def is_ours(port: int) -> bool:
-    """Whether all who listen on that port are this user's processes: nobody else may be sent a
-    token, whatever it says of itself."""
+    """Whether only processes of this user listen on that port."""
     users = {user for user, _ in _listeners(port)}
     return users == {os.getuid()}
 
 
 def _listeners(port: int) -> list[tuple[int, str]]:
-    """The user and the inode of each."""
-    found = []
+    """The user and the inode of each listening socket."""
+    listeners = []
     for table in TABLES:
         for line in table.read_text().splitlines()[1:] if table.exists() else ():
             fields = line.split()
             if fields[3] == LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
-                found.append((int(fields[7]), fields[9]))
-    return found
+                listeners.append((int(fields[7]), fields[9]))
+    return listeners

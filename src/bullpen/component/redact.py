@@ -1,9 +1,8 @@
-"""Takes credentials out of text: values that are known, and forms that are recognised.
+"""Removes credentials from text: known values, and forms that look like one.
 
-Used by the log, on everything that it writes, and for what is kept of hooks. Does no I/O.
-What it takes for a credential and is none costs a word of a log line; the other mistake
-costs a credential.
-Text may be hostile: every pattern has to be linear in its length.
+Used by `component/logs` for every line, by the journal, and by the hub for what it stores of hooks
+and permission requests. Does no I/O. A false match costs a word of a log line, a missed one a
+credential. Text may be hostile: every pattern has to be linear in its length.
 """
 
 import json
@@ -115,15 +114,15 @@ class Redactor:
                 text = self.text(str(value))
                 is_plain = text == str(value) and math.isfinite(value) and abs(value) < 1 << 63
                 return value if is_plain else text
-            case (str() | bytes() as name, held) if depth < DEPTH:
-                return [self.value(name), self.field(_text(name), held, depth + 1)]
+            case (str() | bytes() as name, item) if depth < DEPTH:
+                return [self.value(name), self.field(_text(name), item, depth + 1)]
             case dict() if depth < DEPTH:
                 return {
-                    self.text(_text(name)): self.field(_text(name), held, depth + 1)
-                    for name, held in value.items()
+                    self.text(_text(name)): self.field(_text(name), item, depth + 1)
+                    for name, item in value.items()
                 }
             case list() | tuple() | set() | frozenset() if depth < DEPTH:
-                return [self.value(held, depth + 1) for held in value]
+                return [self.value(item, depth + 1) for item in value]
         return self.text(_text(value))
 
     def field(self, name: str, value: object, depth: int = 0) -> Any:
@@ -156,6 +155,6 @@ def _forms(value: str) -> set[str]:
     return {form for form in forms if len(form) >= SECRET_CHARACTERS}
 
 
-def _keep_start(found: re.Match[str]) -> str:
-    start = found[1] if found.re.groups else ""
+def _keep_start(match: re.Match[str]) -> str:
+    start = match[1] if match.re.groups else ""
     return f"{start}{REDACTED}"

@@ -1,62 +1,85 @@
-"""A component's place in the hub's register: taken, kept while hubs come and go, given up.
+"""Registers a component with the hub: on start, after every restart of the hub, until it leaves.
 
-The hub may be away at any time, and the next one may know nobody: so it is asked again and again
-whether it knows this process. What the hub is away for is not this module's business.
+Called by `component/server`. Asks the hub every `LOOK_AGAIN_SECONDS`, and when its own state has
+changed, whether it knows this process as it is: the hub may be away at any time, and the next one
+may have an empty register. Never starts a hub.
 """
 
 import asyncio
-from typing import Any
+import contextlib
+from collections.abc import Callable
+from typing import TypeVar
 
-from bullpen.component import ask
+from bullpen.client import AsyncHub
+from bullpen.client.call import Call
+from bullpen.client.components import list_components, register_component, remove_component
 from bullpen.component.journal import Journal
+from bullpen.errors import BullpenError, Kind
 from bullpen.model.component import Registration
-from bullpen.paths import HUB, Home
 
 LOOK_AGAIN_SECONDS = 5.0
 HUB_SECONDS = 5.0
 
+T = TypeVar("T")
+
 
 class Register:
-    """The place of one component."""
+    """Keeps one component registered, as `describe` says it is now. `hub` must not start one."""
 
-    def __init__(self, home: Home, said: Registration, journal: Journal) -> None:
-        self._socket = home.socket(HUB)
-        self._said = said
+    def __init__(
+        self, hub: AsyncHub, describe: Callable[[], Registration], journal: Journal
+    ) -> None:
+        self._hub = hub
+        self._describe = describe
         self._journal = journal
-        self._is_in = False
+        self._woken = asyncio.Event()
+        self._is_registered = False
         self._refusal = ""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep it registered until this is cancelled."""
         while True:
-            was, self._is_in = self._is_in, await self._is_known() or await self._enter()
-            if was != self._is_in:
-                self._journal.note("info", "registered" if self._is_in else "the hub is away")
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            is_registered = await self._look()
+            if is_registered != self._is_registered:
+                self._journal.note("info", "registered" if is_registered else "the hub is away")
+            self._is_registered = is_registered
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+                    await self._woken.wait()
+            self._woken.clear()
+
+    def wake(self) -> None:
+        """Look now: its state has changed."""
+        self._woken.set()
 
     async def leave(self) -> None:
-        """Give it up; another process that has the name keeps its own."""
-        if self._is_in:
-            await self._ask("DELETE", f"/components/{self._said.name}")
+        """Remove it from the register; the entry of another process of that name stays."""
+        if self._is_registered:
+            with contextlib.suppress(BullpenError):
+                await self._do(remove_component(self._describe().name))
 
-    async def _is_known(self) -> bool:
-        status, known = await self._ask("GET", "/components")
-        mine = self._said.model_dump(include={"name", "pid", "url"})
-        return status == 200 and any(mine.items() <= one.items() for one in known)
-
-    async def _enter(self) -> bool:
-        status, answer = await self._ask("POST", "/components", self._said.model_dump())
-        reason = "" if status in (0, 201) else str(answer.get("message"))
-        if reason and reason != self._refusal:  # not again and again: the journal is short
+    async def _look(self) -> bool:
+        """Whether the register has it now."""
+        reason, mine = "", self._describe()
+        try:
+            if not await self._is_known(mine):
+                await self._do(register_component(**dict(mine)))
+        except BullpenError as error:
+            if error.kind is Kind.UNAVAILABLE:
+                return False
+            reason = error.message
+        if reason and reason != self._refusal:  # each reason once: the journal is short
             self._journal.note("warn", "not registered", reason=reason)
         self._refusal = reason
-        return status == 201
+        return not reason
 
-    async def _ask(self, method: str, target: str, body: Any = None) -> tuple[int, Any]:
-        """Status 0: it is away, which is nothing special."""
+    async def _is_known(self, mine: Registration) -> bool:
+        known = await self._do(list_components())
+        return any(all(getattr(one, key) == value for key, value in mine) for one in known)
+
+    async def _do(self, call: Call[T]) -> T:
         try:
-            return await asyncio.to_thread(
-                ask.request, self._socket, method, target, body, seconds=HUB_SECONDS
-            )
-        except ask.NoAnswerError:
-            return 0, None
+            async with asyncio.timeout(HUB_SECONDS):
+                return await self._hub.do(call)
+        except TimeoutError as error:
+            raise BullpenError("the hub does not answer", kind=Kind.UNAVAILABLE) from error

@@ -1,7 +1,7 @@
-"""The systemd user unit that keeps a hub running, and whether it outlives a log-out.
+"""The systemd user unit that restarts a hub, and whether it goes on after a log-out.
 
-Called by `bullpen hub install-service`, `doctor` and the hub's first start. Writes one
-file and runs nothing: what to run is returned, for a person to see and decide.
+Called by `bullpen hub install-service`, `doctor` and the command that starts a hub first. Writes
+one file and runs nothing: it returns the commands, for a person to run.
 """
 
 import os
@@ -9,9 +9,11 @@ import pwd
 from pathlib import Path
 from typing import Literal
 
+from bullpen import proc
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
-from bullpen.paths import Home, person_home
+from bullpen.home.paths import Home, person_home
+from bullpen.hot.own_python import TRUSTED_DIRECTORY, module_command
 
 SYSTEMD = Path("/run/systemd/system")  # sd_booted(3) looks at the same
 LINGER = Path("/var/lib/systemd/linger")
@@ -25,7 +27,7 @@ def unit_text(python: Path, home: Path, search_path: str = "") -> str:
     """The unit. `search_path` is the PATH that agents' programs are found in."""
     if any(char in str(python) for char in "\"'\\"):
         raise _impossible(str(python))  # systemd allows them in all words but the first
-    words = [str(python), "-m", "bullpen", "hub", "start", "--foreground"]
+    words = module_command("bullpen", "hub", "start", "--foreground", python=str(python))
     command = " ".join(_quoted(word) for word in words)
     # systemd replaces $NAME in the words, of the program's own name too, where `$$` does not
     # help (Python finds its environment by that name); the colon turns it off (244 or newer).
@@ -39,6 +41,7 @@ def unit_text(python: Path, home: Path, search_path: str = "") -> str:
             "",
             "[Service]",
             f"ExecStart={prefix}{command}",
+            f"WorkingDirectory={TRUSTED_DIRECTORY}",
             *lines,
             "# Agents outlive the hub: only the hub itself is signalled.",
             "KillMode=process",
@@ -59,7 +62,7 @@ def unit_name(home: Home) -> str:
 
 def install(home: Home, python: Path, directory: Path | None = None) -> list[str]:
     """Write the unit; returns its path and, after it, the commands that put it to work."""
-    text = unit_text(python, home.root, os.environ.get("PATH", ""))
+    text = unit_text(python, home.root, proc.absolute_entries(os.environ.get("PATH", "")))
     path = (directory or _user_units()) / unit_name(home)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text)

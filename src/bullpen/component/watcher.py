@@ -1,7 +1,8 @@
-"""Watches the components of this machine and the agents of a hub, for views and directors.
+"""Watches the components of this machine and the agents of a hub: healthy, warning, unreachable.
 
-What follows from a poll is decided by pure functions over `Watched`; the loop that polls is
-`Watcher`. One poll that fails proves nothing: what was last known stays, with a warning.
+For views and directors. Pure functions over `WatchedComponent` decide what follows from a poll;
+`ComponentWatcher` polls. One poll that fails proves nothing: the last known state stays, with a
+warning. Only reads: commands nobody.
 """
 
 import asyncio
@@ -9,12 +10,17 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from bullpen.component import ask
-from bullpen.component.discovery import Found, scan
+from bullpen.client import AsyncHub
+from bullpen.client.agents import list_agents
+from bullpen.client.events import RESET, stream_events
+from bullpen.component.discovery import DiscoveredComponent, scan
 from bullpen.component.ports import LOOPBACK
+from bullpen.errors import BullpenError
+
+if TYPE_CHECKING:  # for a view that follows no agents it would be 6 MB
+    from bullpen.model.agent_shown import AgentWithUsage
 
 log = logging.getLogger("bullpen.watcher")
 
@@ -23,7 +29,6 @@ WORKING_SECONDS = 1.0
 LOOK_FOR_NEW_SECONDS = 30.0
 UNREACHABLE_AFTER = 3  # polls that failed, one after the other
 DROP_SECONDS = 24 * 3600.0
-SILENCE_SECONDS = 40.0  # the hub's stream says something every 15
 AGAIN_SECONDS = 1.0
 BREATH_SECONDS = 0.05
 
@@ -32,10 +37,10 @@ Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedComponent:
     """A component as it was last seen. Times are of one monotonic clock."""
 
-    last: Found
+    last: DiscoveredComponent
     seen: float
     due: float
     failures: int = 0
@@ -47,18 +52,23 @@ class Watched:
         return "warning" if self.failures < UNREACHABLE_AFTER else "unreachable"
 
 
-Picture = Mapping[Key, Watched]
+Picture = Mapping[Key, WatchedComponent]
 
 
-def answered(picture: Picture, found: Iterable[Found], now: float) -> Picture:
-    """These were seen: at a poll, or by looking for new ones."""
-    return {**picture, **{one.key: Watched(one, now, now + _interval(one)) for one in found}}
+def answered(picture: Picture, components: Iterable[DiscoveredComponent], now: float) -> Picture:
+    """The picture after these were seen: at a poll, or by looking for new ones."""
+    return {
+        **picture,
+        **{one.key: WatchedComponent(one, now, now + _interval(one)) for one in components},
+    }
 
 
-def polled(picture: Picture, keys: Iterable[Key], found: Iterable[Found], now: float) -> Picture:
-    """The components `keys` were asked, and this is who answered. Who answers at the port of
-    another is not that other."""
-    there = {one.key: one for one in found}
+def polled(
+    picture: Picture, keys: Iterable[Key], components: Iterable[DiscoveredComponent], now: float
+) -> Picture:
+    """The picture after `keys` were asked and `components` answered. Who answers at the port of
+    another component is not that component."""
+    there = {one.key: one for one in components}
     missed = {
         key: replace(
             picture[key], failures=picture[key].failures + 1, due=now + _interval(picture[key].last)
@@ -70,37 +80,37 @@ def polled(picture: Picture, keys: Iterable[Key], found: Iterable[Found], now: f
 
 
 def forgotten(picture: Picture, now: float) -> Picture:
-    """Without those that were not seen for a day."""
+    """The picture without components that were not seen for a day."""
     return {key: one for key, one in picture.items() if now - one.seen < DROP_SECONDS}
 
 
 def due(picture: Picture, now: float) -> list[Key]:
-    """Whom to ask now."""
+    """The components to ask now."""
     return [key for key, one in picture.items() if one.due <= now]
 
 
-def _interval(found: Found) -> float:
-    return WORKING_SECONDS if found.state == "working" else IDLE_SECONDS
+def _interval(component: DiscoveredComponent) -> float:
+    return WORKING_SECONDS if component.state == "working" else IDLE_SECONDS
 
 
-class Watcher:
-    """The loop. `picture` and `agents` are replaced as a whole; `changed` is called after it.
-    `listen` finds those at other ports, and may take its time: `mdns.find`, say."""
+class ComponentWatcher:
+    """The loop. Replaces `picture` and `agents` as a whole, then calls `changed`. `listen` finds
+    components at other ports, and may block: `mdns.find`, for example. `hub` must not start one."""
 
     def __init__(
         self,
         ports: Iterable[int],
-        hub_socket: Path | None = None,
+        hub: AsyncHub | None = None,
         changed: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         look_seconds: float = LOOK_FOR_NEW_SECONDS,
-        listen: Callable[[], Iterable[Found]] | None = None,
+        listen: Callable[[], Iterable[DiscoveredComponent]] | None = None,
     ) -> None:
         self.picture: Picture = {}
-        self.agents: Mapping[str, dict[str, Any]] = {}
+        self.agents: Mapping[str, AgentWithUsage] = {}
         self.hub_health: Health = "warning"  # nothing was heard of it yet
         self._ports = tuple(ports)
-        self._hub_socket = hub_socket
+        self._hub = hub
         self._changed = changed
         self._clock = clock
         self._look_at = clock()
@@ -109,14 +119,14 @@ class Watcher:
         self._is_stale = asyncio.Event()  # something happened to an agent
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Watch until this is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._poll(), name="poll components")
             if self._listen is not None:
                 tasks.create_task(self._hear(self._listen), name="listen for components")
-            if self._hub_socket is not None:
-                tasks.create_task(self._follow(self._hub_socket), name="follow the hub")
-                tasks.create_task(self._refresh(self._hub_socket), name="read agents")
+            if self._hub is not None:
+                tasks.create_task(self._follow(self._hub), name="follow the hub")
+                tasks.create_task(self._refresh(self._hub), name="read agents")
 
     # ── components ──
 
@@ -124,30 +134,30 @@ class Watcher:
         while True:
             await self.step()
             soonest = min([self._look_at, *(one.due for one in self.picture.values())])
-            # No longer than one that is heard of meanwhile may wait.
+            # A component that is announced meanwhile is asked after IDLE_SECONDS at the latest.
             await asyncio.sleep(min(max(0.01, soonest - self._clock()), IDLE_SECONDS))
 
     async def step(self) -> None:
-        """Ask all who are due; look for new ones if it is time."""
+        """Ask all components that are due; look for new ones if it is time."""
         now = self._clock()
         is_looking = now >= self._look_at
         keys = list(self.picture) if is_looking else due(self.picture, now)
-        places = {self.picture[key].last.port for key in keys}
+        ports = {self.picture[key].last.port for key in keys}
         if is_looking:
             self._look_at = now + self._look_seconds
-            places |= set(self._ports)
-        if not places:
+            ports |= set(self._ports)
+        if not ports:
             return
-        found = await asyncio.to_thread(scan, places)
-        self._show(polled(self.picture, keys, found, self._clock()))
+        components = await asyncio.to_thread(scan, ports)
+        self._show(polled(self.picture, keys, components, self._clock()))
 
-    async def _hear(self, listen: Callable[[], Iterable[Found]]) -> None:
-        """Those of this machine are asked themselves: an announcement says no state."""
+    async def _hear(self, listen: Callable[[], Iterable[DiscoveredComponent]]) -> None:
+        """Components of this machine are then asked: an announcement has no state."""
         while True:
             heard = await asyncio.to_thread(listen)
-            places = {one.port for one in heard if one.address == LOOPBACK}
-            found = await asyncio.to_thread(scan, places)
-            self._show(answered(self.picture, found, self._clock()))
+            ports = {one.port for one in heard if one.address == LOOPBACK}
+            components = await asyncio.to_thread(scan, ports)
+            self._show(answered(self.picture, components, self._clock()))
             await asyncio.sleep(self._look_seconds)
 
     def _show(self, picture: Picture) -> None:
@@ -158,33 +168,37 @@ class Watcher:
 
     # ── agents ──
 
-    async def _follow(self, path: Path) -> None:
+    async def _follow(self, hub: AsyncHub) -> None:
         failures = 0
         while True:
+            reason = "it ended"
             try:
-                async for event in ask.follow(path, "/events/stream", SILENCE_SECONDS):
+                async for event in hub.stream(stream_events(heartbeats=True)):
                     failures = 0
-                    if not event["kind"] or event["kind"].startswith(("agent.", "reset")):
+                    # One without a kind begins the stream, and comes when nothing happens for long.
+                    if not event.kind or event.kind.startswith(("agent.", RESET)):
                         self._is_stale.set()
-            except ask.NoAnswerError as error:
-                failures += 1
-                log.debug("the hub's stream ended", extra={"reason": str(error)})
-                self._is_stale.clear()
-                self.hub_health = "warning" if failures < UNREACHABLE_AFTER else "unreachable"
-                self._changed()
+            except BullpenError as error:
+                reason = error.message
+            failures += 1
+            log.debug("no stream of the hub", extra={"reason": reason})
+            self._is_stale.clear()
+            self.hub_health = "warning" if failures < UNREACHABLE_AFTER else "unreachable"
+            self._changed()
             await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _refresh(self, path: Path) -> None:
-        """Once for however many events came meanwhile."""
+    async def _refresh(self, hub: AsyncHub) -> None:
+        """Read the agents once for all events that came meanwhile."""
         while True:
             await self._is_stale.wait()
             self._is_stale.clear()
             try:
-                status, found = await asyncio.to_thread(ask.request, path, "GET", "/agents")
-            except ask.NoAnswerError:
-                continue  # the stream ends with it, and begins again
-            if status == 200:
-                self.agents = {one["name"]: one for one in found["agents"]}
-                self.hub_health = "healthy"
-                self._changed()
+                answer = await hub.do(list_agents())
+            except BullpenError as error:
+                # A hub that is away ends the stream, too, which begins again.
+                log.debug("the agents cannot be read", extra={"reason": error.message})
+                continue
+            self.agents = {one.name: one for one in answer.agents}
+            self.hub_health = "healthy"
+            self._changed()
             await asyncio.sleep(BREATH_SECONDS)

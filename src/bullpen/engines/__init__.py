@@ -1,4 +1,8 @@
-"""The agent programs Bullpen knows: one module or package each, and this table."""
+"""The agent programs Bullpen knows: one module or package each, and this table.
+
+Owns flags, hooks and files of these programs. Called by the hub, by `doctor` and `auth`. Must
+not start a program, ask the hub, or know another engine.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -8,29 +8,28 @@ exit code says whether it went well.
 from collections.abc import Mapping
 from typing import Any
 
-from bullpen.engines import loose
-from bullpen.engines.base import Engine, NoConversation, Prepared, Start, run_file
+from bullpen.engines import parse
+from bullpen.engines.base import Engine, Prepared, Start, fed, role_of, run_file
 from bullpen.engines.hooks import observe_hook
-from bullpen.engines.lines import Line, Outcome, Said
-from bullpen.engines.own_home import fed
+from bullpen.engines.lines import Line, RunOutcome, TextSaid
+from bullpen.engines.parts import PlainConverse, PlainObserve, PlainPrepare
 from bullpen.errors import BullpenError, Kind
-from bullpen.model.state import Told
+from bullpen.model.state import EngineReport
 
 PROMPT = "prompt.txt"
 
 
-class Command(NoConversation):
+class Command(PlainPrepare, PlainObserve, PlainConverse):
     """See the module."""
 
     name = "command"
     missing = "it reports no state"
-    is_model = False
     lacks: tuple[str, ...] = ("prompts in a terminal", "conversations", "permissions", "usage")
 
     def prepare(self, start: Start) -> Prepared:
         if start.role is None:
             return Prepared(start.words)
-        if start.prompt and start.role.deliver != "lines":
+        if start.prompt and not start.role.deliver:
             raise BullpenError(
                 f"role {start.role.name} runs a plain program, which takes no prompt",
                 hint=f"deliver: lines in the role {start.role.name} has it typed as a line",
@@ -40,21 +39,18 @@ class Command(NoConversation):
         return Prepared((*start.role.command, *start.words), first_input=line)
 
     def prepare_run(self, start: Start) -> Prepared:
-        if start.role is None:
-            raise BullpenError("a run needs a role", kind=Kind.INVALID)
-        file = run_file(start, PROMPT)
-        argv = fed(file, (*start.role.command, *start.words))
-        return Prepared(argv, run_files={PROMPT: loose.sound(start.prompt)})
+        argv = fed(run_file(start, PROMPT), (*role_of(start).command, *start.words))
+        return Prepared(argv, run_files={PROMPT: parse.sound(start.prompt)})
 
     def read_line(self, line: bytes) -> tuple[Line, ...]:
-        return (Said(line.decode("utf-8", "replace").rstrip("\r"), is_line=True),)
+        return (TextSaid(line.decode("utf-8", "replace").rstrip("\r"), is_line=True),)
 
-    def outcome_of_exit(self, code: int | None, signal: int | None, stderr_tail: str) -> Outcome:
+    def outcome_of_exit(self, code: int | None, signal: int | None, stderr_tail: str) -> RunOutcome:
         if code == 0:
-            return Outcome("", "", "")
+            return RunOutcome("", "", "")
         return super().outcome_of_exit(code, signal, stderr_tail)
 
-    def observe(self, hook: Mapping[str, Any], at: float) -> Told | None:
+    def observe(self, hook: Mapping[str, Any], at: float) -> EngineReport | None:
         return observe_hook(hook, at)
 
 

@@ -8,7 +8,7 @@ import signal as signals
 from dataclasses import dataclass
 from typing import Literal
 
-from bullpen.engines import loose
+from bullpen.engines import parse
 
 DETAIL_CHARACTERS = 200
 WHY_CHARACTERS = 400
@@ -30,11 +30,15 @@ NETWORK = re.compile(
     r"|EHOSTUNREACH|ENETUNREACH)\b|timed? ?out|socket hang up|fetch failed",
     re.IGNORECASE,
 )
+LIMIT = re.compile(
+    r"\brate.?limit|too many requests|usage limit|\b(?:HTTP|status|code|error)[ :=]{1,3}429\b",
+    re.IGNORECASE,
+)
 COMPLAINT = re.compile(r"^\W*(?:\w*error\b|fatal\b|unknown\b|invalid\b|bwrap:)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Begun:
+class TurnBegun:
     """A turn begins. `problems`: what the run goes on without, such as a server of tools."""
 
     conversation: str
@@ -42,7 +46,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Said:
+class TextSaid:
     """The model said something. `is_line`: a line of a longer text, not a text of its own."""
 
     text: str
@@ -50,7 +54,16 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Used:
+class Partial:
+    """A piece of a text that the model is writing; the whole follows as `TextSaid`, unless the run
+    ends before. `is_first`: it begins a text."""
+
+    text: str
+    is_first: bool = False
+
+
+@dataclass(frozen=True)
+class ToolUsed:
     """The model uses a tool. `detail` says on what: a command, a path; one line, not redacted."""
 
     tool: str
@@ -58,9 +71,9 @@ class Used:
 
 
 @dataclass(frozen=True)
-class Spent:
+class TokensSpent:
     """What one answer of the model used. Several lines may tell of the same answer: `Reader`
-    passes on the first. Output may be counted only in part until the run ends (`Outcome`)."""
+    passes on the first. Output may be counted only in part until the run ends (`RunOutcome`)."""
 
     input_tokens: int
     output_tokens: int
@@ -77,17 +90,17 @@ class Retrying:
 
 
 @dataclass(frozen=True)
-class Denied:
+class ToolDenied:
     """A tool was not allowed to run."""
 
     tool: str
 
 
-Fault = Literal["", "claude_error", "rate_limit", "budget", "cancelled"]
+Fault = Literal["", "engine_error", "rate_limit", "budget", "cancelled"]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended. `fault` is empty for a success, and says what kind of failure it was.
 
     Tokens are of this run; the cost is of the whole conversation so far (`cost_of_run`). What
@@ -105,15 +118,15 @@ class Outcome:
     is_retryable: bool = False
 
 
-Line = Begun | Said | Used | Spent | Retrying | Denied | Outcome
+Line = TurnBegun | TextSaid | Partial | ToolUsed | TokensSpent | Retrying | ToolDenied | RunOutcome
 
 
-def cost_of_run(before_usd: float, outcome: Outcome) -> float:
+def cost_of_run(before_usd: float, outcome: RunOutcome) -> float:
     """What this run cost, from the conversation's cost before it and after it."""
     return max(0.0, outcome.conversation_usd - before_usd)
 
 
-def outcome_of_exit(code: int | None, signal: int | None, stderr_tail: str) -> Outcome:
+def outcome_of_exit(code: int | None, signal: int | None, stderr_tail: str) -> RunOutcome:
     """The outcome of a run that ended without telling one. Pure. Signals of our own are not for
     this: whoever sent one knows what the end means."""
     lines = [line for line in map(_one_line, stderr_tail.splitlines()) if line]
@@ -126,8 +139,12 @@ def outcome_of_exit(code: int | None, signal: int | None, stderr_tail: str) -> O
     else:
         why = f"exit code {code} without a result"
         is_retryable = code != 0 and NETWORK.search(complaint) is not None
+    last_words = f"{complaint}\n{lines[-1]}" if lines else ""
+    is_limit = signal is None and code != 0 and LIMIT.search(last_words) is not None
     shown = f"{complaint[:WHY_CHARACTERS]} ({why})" if complaint else why
-    return Outcome("claude_error", "", "", shown, is_retryable=is_retryable)
+    if is_limit:
+        return RunOutcome("rate_limit", "", "", shown)
+    return RunOutcome("engine_error", "", "", shown, is_retryable=is_retryable)
 
 
 def _one_line(text: str) -> str:
@@ -139,7 +156,7 @@ def _one_line(text: str) -> str:
 
 def detail_of(arguments: object, names: tuple[str, ...]) -> str:
     """On what a tool is used: the first of these arguments that is there."""
-    fields = loose.fields(arguments)
+    fields = parse.fields(arguments)
     for name in names:
         value = fields.get(name)
         if isinstance(value, list):

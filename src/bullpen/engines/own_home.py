@@ -2,7 +2,8 @@
 settings: it takes over what the person set, and links to what the person logged in with.
 
 In a sandbox nothing of the person's can be reached, so what is taken over is copied, and the
-directory is another one: what an agent writes there must never be read by a program without walls.
+directory is another one: a program outside of a sandbox must never read what an agent writes
+there.
 
 Used by the engines of such programs. It never writes into the person's directory.
 """
@@ -10,9 +11,11 @@ Used by the engines of such programs. It never writes into the person's director
 import contextlib
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bullpen.engines.base import Start
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
 
@@ -23,9 +26,56 @@ ORIGIN = ".origin"
 SANDBOXED = "-sandboxed"
 
 
-def own_name(name: str, is_sandboxed: bool) -> str:
-    """What the directory is called in the session."""
-    return f"{name}{SANDBOXED}" if is_sandboxed else name
+@dataclass(frozen=True)
+class OwnHome:
+    """The home of one kind of program, and what of the person's is taken over into an agent's.
+    Names and globs are of `inside`."""
+
+    people_say: str  # the program's name, before "agent"
+    variable: str  # that names its home
+    name: str  # of the agent's, in the session
+    default: str  # the person's, in the home directory
+    inside: str  # where in a home its files are
+    transcripts_in: str
+    system: str  # the file of a role's system prompt, in the session
+    taken_over: tuple[str, ...]
+    secret: tuple[str, ...]  # of these, what no sandbox sees
+    rules: str  # the person's files of rules: a glob
+    planted: tuple[str, ...]  # what an agent in a sandbox could leave for its next run
+
+    def own(self, start: Start) -> Path:
+        """The agent's. One of a sandbox is another one."""
+        return start.session / (f"{self.name}{SANDBOXED}" if start.is_sandboxed else self.name)
+
+    def origin(self, start: Start) -> Path:
+        """The person's."""
+        return find_origin(start.env.get(self.variable, ""), start.person / self.default)
+
+    def transcripts(self, start: Start) -> Path:
+        """Where the program writes the agent's."""
+        return self.own(start) / self.inside / self.transcripts_in
+
+    def take_over(self, start: Start) -> None:
+        """What the person has, into the agent's: links; in a sandbox copies, and no secrets."""
+        own, origin = self.own(start), self.origin(start)
+        note_origin(own, origin)
+        own, origin = own / self.inside, origin / self.inside
+        rules = [str(file.relative_to(origin)) for file in sorted(origin.glob(self.rules))]
+        names = [*self.taken_over, *rules]
+        if not start.is_sandboxed:
+            link(own, origin, names)
+            return
+        real_directory(own)
+        for name in self.planted:
+            remove(own / name)
+        copy(own, origin, [name for name in names if name not in self.secret])
+
+    def write(self, start: Start, files: Mapping[str, str]) -> None:
+        """Files of the agent's own."""
+        for name, text in files.items():
+            file = self.own(start) / self.inside / name
+            own_directory(file.parent)
+            write_own(file, text)
 
 
 def find_origin(named: str, default: Path) -> Path:
@@ -65,62 +115,62 @@ def link(own: Path, origin: Path, names: Iterable[str]) -> None:
     program itself put in their place is replaced, directories excepted."""
     own_directory(own)
     for name in names:
-        target, place = origin / name, own / name
+        target, entry = origin / name, own / name
         if target.exists():
-            own_directory(place.parent)
-            _point(place, target)
-        elif place.is_symlink():
-            place.unlink()
+            own_directory(entry.parent)
+            _point(entry, target)
+        elif entry.is_symlink():
+            entry.unlink()
 
 
 def copy(own: Path, origin: Path, names: Iterable[str]) -> None:
     """The same with copies, as they are now, in place of whatever the agent left there."""
     own_directory(own)
     for name in names:
-        source, place = origin / name, own / name
-        own_directory(place.parent)
-        remove(place)
+        source, entry = origin / name, own / name
+        own_directory(entry.parent)
+        remove(entry)
         if source.is_dir():
-            shutil.copytree(source, place, ignore=_special, ignore_dangling_symlinks=True)
+            shutil.copytree(source, entry, ignore=_special, ignore_dangling_symlinks=True)
         elif source.is_file():
-            shutil.copyfile(source, place)
+            shutil.copyfile(source, entry)
 
 
 def _special(directory: str, names: list[str]) -> set[str]:
     """Sockets and pipes: to copy one would be to wait for it."""
-    found = {name: Path(directory, name) for name in names}
-    return {name for name, p in found.items() if p.exists() and not (p.is_dir() or p.is_file())}
+    paths = {name: Path(directory, name) for name in names}
+    return {name for name, p in paths.items() if p.exists() and not (p.is_dir() or p.is_file())}
 
 
-def remove(place: Path) -> None:
+def remove(entry: Path) -> None:
     """Whatever it is; what a link leads to stays."""
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
     else:
-        place.unlink(missing_ok=True)
+        entry.unlink(missing_ok=True)
 
 
-def write_own(place: Path, text: str) -> None:
+def write_own(entry: Path, text: str) -> None:
     """A file in the agent's directory, also where the agent put something else."""
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
-    write_atomically(place, text, mode=0o600)
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
+    write_atomically(entry, text, mode=0o600)
 
 
 def _origin_of(own: Path) -> Path:
     return own.with_name(own.name + ORIGIN)
 
 
-def _point(place: Path, target: Path) -> None:
-    if place.is_dir() and not place.is_symlink():
+def _point(entry: Path, target: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
         return
     with contextlib.suppress(FileNotFoundError):
-        place.unlink()
-    place.symlink_to(target)
+        entry.unlink()
+    entry.symlink_to(target)
 
 
 def merged(first: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
-    """All of them in one; where two say something else, the later one holds. Pure."""
+    """All mappings in one; where two differ, the later one holds. Pure."""
     result = dict(first)
     for other in others:
         for key, value in other.items():
@@ -128,10 +178,3 @@ def merged(first: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, An
             both = isinstance(before, Mapping) and isinstance(value, Mapping)
             result[key] = merged(before, value) if both else value  # type: ignore[arg-type]
     return result
-
-
-def fed(file: Path, argv: Iterable[str]) -> tuple[str, ...]:
-    """The command with that file as its standard input; without the file it does not run. These
-    programs wait for the end of a pipe before they begin; and a prompt may be longer than one
-    argument can be."""
-    return ("/bin/sh", "-c", 'exec <"$1"; shift; exec "$@"', "sh", str(file), *argv)

@@ -18,7 +18,7 @@ def find_told(
     files: Iterable[Path], ids: set[str], since: float, told: Callable[[bytes], set[str]]
 ) -> set[str]:
     """Which of the ids are in files written since then; `told` says which a line proves."""
-    found: set[str] = set()
+    shown: set[str] = set()
     for file in files:
         try:
             if file.stat().st_mtime < since - CLOCKS:
@@ -26,9 +26,9 @@ def find_told(
         except OSError:
             continue  # deleted in the meantime
         for line in read_lines(file):
-            here = {id for id in ids - found if id.encode() in line}
-            found |= here & told(line) if here else set()
-    return found
+            here = {id for id in ids - shown if id.encode() in line}
+            shown |= here & told(line) if here else set()
+    return shown
 
 
 def read_lines(path: Path) -> Iterator[bytes]:

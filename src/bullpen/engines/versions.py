@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Needed:
+class RequiredProgram:
     """The program of one engine: the oldest that serves, and where it comes from."""
 
     program: str
@@ -20,16 +20,18 @@ class Needed:
 
 
 PROGRAMS = {
-    "claude": Needed("claude", "BULLPEN_CLAUDE_BIN", "@anthropic-ai/claude-code", (2, 1, 0)),
-    "gemini": Needed("gemini", "BULLPEN_GEMINI_BIN", "@google/gemini-cli", (0, 40)),
-    "codex": Needed("codex", "BULLPEN_CODEX_BIN", "@openai/codex", (0, 100)),
+    "claude": RequiredProgram(
+        "claude", "BULLPEN_CLAUDE_BIN", "@anthropic-ai/claude-code", (2, 1, 0)
+    ),
+    "gemini": RequiredProgram("gemini", "BULLPEN_GEMINI_BIN", "@google/gemini-cli", (0, 40)),
+    "codex": RequiredProgram("codex", "BULLPEN_CODEX_BIN", "@openai/codex", (0, 100)),
 }
 
 
-def parse_version(said: str) -> tuple[int, ...] | None:
+def parse_version(output: str) -> tuple[int, ...] | None:
     """The first version in a program's own words: `2.1.325 (Claude Code)`, `codex-cli 0.166.0`."""
-    found = re.search(r"(?<![\w.])v?(\d{1,9}(?:\.\d{1,9}){1,3})", said)
-    return tuple(map(int, found[1].split("."))) if found else None
+    version = re.search(r"(?<![\w.])v?(\d{1,9}(?:\.\d{1,9}){1,3})", output)
+    return tuple(map(int, version[1].split("."))) if version else None
 
 
 def is_enough(version: tuple[int, ...], oldest: tuple[int, ...]) -> bool:

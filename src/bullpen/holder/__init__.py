@@ -1,8 +1,7 @@
-"""The holder: the small process that owns one program and outlives whoever started it.
+"""The holder: the small process that owns one program and outlives the hub that started it.
 
-Standard library only, and nothing else of the package: a holder runs for days under
-hubs that are upgraded and replaced around it. What it speaks is written down in
-docs/holder-protocol.md; `factory` makes holders, `main` is one.
+`factory` forks holders, `main` is one. Started by the hub; docs/holder-protocol.md is its contract.
+Must not import anything but the standard library: it runs for days while hubs are upgraded.
 """
 
 import sys
@@ -16,7 +15,10 @@ _CODE = (
 )
 
 
-def command(socket: str) -> list[str]:
-    """The command line of a factory that listens on `socket`."""
+def command(socket: str, line: int | None = None) -> list[str]:
+    """The command line of a factory that listens on `socket`. `line` is the descriptor over which
+    the hub hands it listeners."""
     root = __file__.rpartition("/bullpen/holder/")[0]
-    return [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, root, str(socket)]
+    words = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, root]
+    # The socket stays the last word: that tells the processes of one home from others.
+    return [*words, *([] if line is None else [str(line)]), str(socket)]

@@ -1,6 +1,6 @@
-"""Telling a terminal's answers from what a person types.
+"""Separates a terminal's answers from what a person types.
 
-Every attached terminal answers a program's question; only one answer may get through.
+Every attached terminal answers a program's question; only one answer may reach the program.
 """
 
 import re

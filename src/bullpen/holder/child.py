@@ -8,7 +8,7 @@ import os
 import struct
 import termios
 
-from bullpen.holder.request import Request
+from bullpen.holder.request import HoldRequest
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -17,6 +17,7 @@ _prctl = getattr(_libc, "prctl", None)  # Linux only
 _mallopt = getattr(_libc, "mallopt", None)
 M_MMAP_THRESHOLD = -3
 LARGE = 1 << 16
+SIGCONT: int = _signal.SIGCONT
 
 # What the factory and its holders ignore, and a program must not inherit; the last two
 # are Python's own doing.
@@ -48,7 +49,7 @@ class Child:
         self.error = error
 
 
-def open_streams(request: Request) -> tuple[tuple[int, int, int], list[int]]:
+def open_streams(request: HoldRequest) -> tuple[tuple[int, int, int], list[int]]:
     """A terminal or pipes: the program's standard streams, and our ends of them."""
     if request.is_pty:
         master, slave = os.openpty()
@@ -72,7 +73,7 @@ def die_with(parent: int) -> None:
         os._exit(1)  # it ended before we asked
 
 
-def enter(request: Request, streams: tuple[int, int, int]) -> None:
+def enter(request: HoldRequest, streams: tuple[int, int, int]) -> None:
     """The program's session, terminal, streams, signals and directory."""
     os.setsid()
     if request.is_pty:
@@ -85,7 +86,7 @@ def enter(request: Request, streams: tuple[int, int, int]) -> None:
     os.chdir(request.cwd)
 
 
-def become(request: Request) -> None:
+def become(request: HoldRequest) -> None:
     """Exec the program."""
     os.umask(request.umask)
     try:
@@ -98,6 +99,17 @@ def become(request: Request) -> None:
 def set_size(terminal: int, rows: int, cols: int) -> None:
     """The terminal's size; the kernel tells the programs in it."""
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+
+def is_in_raw_mode(terminal: int) -> bool:
+    """Whether the program reads keys one by one, as full-screen programs do."""
+    local_modes: int = termios.tcgetattr(terminal)[3]
+    return not local_modes & termios.ICANON
+
+
+def is_in_front(terminal: int, pid: int) -> bool:
+    """Whether the terminal's keys go to the program's own group, not to a job that it started."""
+    return os.tcgetpgrp(terminal) == pid
 
 
 def signal_group(pid: int, number: int) -> None:

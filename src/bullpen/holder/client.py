@@ -3,7 +3,7 @@
 import os
 from collections import deque
 
-from bullpen.holder.frames import Reader, json_frame
+from bullpen.holder.frames import FrameReader, json_frame
 
 # More than that, and the client counts as slow. The frames are shared between clients; with
 # 1 MiB a client that reads, on a busy machine, was dropped in the middle of a 5 MB listing.
@@ -18,12 +18,13 @@ class Client:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
         self.watched = 0  # what its descriptor is polled for
-        self.reader = Reader()
+        self.reader = FrameReader()
         self.queue: deque[bytes] = deque()
         self.queued = 0
         self.sent = 0  # of the first in the queue
         self.attached = False
         self.read_only = False
+        self.hears_sizes = False
         self.live = False
         self.half_answer = b""  # typed so far
         self.waits = False  # until the program has taken what was typed
@@ -74,12 +75,12 @@ class Client:
 
         The frame that is half sent is finished, and answers are still given.
         """
-        kept = [
+        remaining = [
             data
             for number, data in enumerate(self.queue)
             if (number == 0 and self.sent) or data[:1] not in OUTPUT
         ]
-        self.queue = deque(kept)
-        self.queued = sum(map(len, kept)) - self.sent
+        self.queue = deque(remaining)
+        self.queued = sum(map(len, remaining)) - self.sent
         self.live = False
         self.send(json_frame(b"D", {"reason": "slow"}))

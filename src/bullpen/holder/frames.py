@@ -29,7 +29,7 @@ def parse_json(payload: bytes) -> dict[str, object]:
     return fields
 
 
-class Reader:
+class FrameReader:
     """Bytes in as they come, whole frames out."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Reader:
 
     def feed(self, data: bytes | memoryview) -> list[tuple[bytes, bytes]]:
         self.buffer += data
-        found = []
+        frames = []
         start = 0
         while len(self.buffer) - start >= HEADER.size:
             kind, length = HEADER.unpack_from(self.buffer, start)
@@ -46,7 +46,7 @@ class Reader:
             end = start + HEADER.size + length
             if len(self.buffer) < end:
                 break
-            found.append((kind, bytes(self.buffer[start + HEADER.size : end])))
+            frames.append((kind, bytes(self.buffer[start + HEADER.size : end])))
             start = end
         del self.buffer[:start]
-        return found
+        return frames

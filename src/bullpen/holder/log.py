@@ -1,7 +1,6 @@
 """The output log and its timing: every byte, and when it came.
 
-A full disk must not end an agent: what cannot be written is counted as lost, and the
-program goes on.
+A full disk must not end an agent: what cannot be written is counted as lost.
 """
 
 import os

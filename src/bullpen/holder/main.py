@@ -1,8 +1,7 @@
 """One holder: a loop over the program's output, its clients and its end.
 
-Single-threaded. The program is never stalled by a client: one that does not read is
-dropped from the live stream. A client is stalled by the program alone, when it has
-typed more than the program takes.
+Single-threaded. A client never blocks the program: one that does not read gets no more output.
+A client is blocked only when it has typed more than the program reads.
 """
 
 import contextlib
@@ -19,10 +18,12 @@ from bullpen.holder import child
 from bullpen.holder.answers import cut_half_answer, without_answers
 from bullpen.holder.client import Client
 from bullpen.holder.frames import HEADER, BrokenFrameError, frame, json_frame, parse_json
+from bullpen.holder.listeners import give
 from bullpen.holder.log import Log
 from bullpen.holder.records import LAST_BYTES, exit_record, write_exit
-from bullpen.holder.request import Request
+from bullpen.holder.request import HoldRequest
 from bullpen.holder.ring import Ring
+from bullpen.holder.suspended import Suspended
 
 READ = 1 << 14
 # A terminal gives 4 KB at a time. After less than this there is probably no more yet.
@@ -30,6 +31,7 @@ FULL_READ = 1 << 11
 BACKLOG = 128
 INPUT_BYTES = 1 << 18  # queued for the program before its typist has to wait
 NUDGE_SECONDS = 0.05
+RESIZED_SECONDS = 0.05  # a window that is being dragged has many sizes
 REOPEN_SECONDS = 0.5
 ACCEPT_SECONDS = 0.5
 SWEEP_SECONDS = 10.0
@@ -44,7 +46,7 @@ class Holder:
 
     def __init__(
         self,
-        request: Request,
+        request: HoldRequest,
         listener: socket,
         lock: int,
         program: child.Child,
@@ -56,19 +58,23 @@ class Holder:
         self.request = request
         self.listener = listener
         self.lock = lock  # on the session directory, kept for as long as we live
+        self.kept: tuple[socket, ...] = ()  # the hub's listeners, for the next hub
         self.child = program
         self.log, *self.error_logs = logs  # of errors only in pipe mode
         self.is_pty = request.is_pty
         self.socket_id = socket_id
         self.ring = Ring(request.ring_bytes)
         self.rows, self.cols = request.rows, request.cols
+        self.to_redraw: set[int] = set()  # clients, by descriptor, that have yet to hear the size
         self.clients: dict[int, Client] = {}
         self.active: Client | None = None
         self.input = bytearray()
         self.close_input = False
         self.status: int | None = None  # as waitpid gave it
         self.stopping_until: float | None = None
+        self.terminated = False
         self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.suspended = Suspended(self.after)
         self.greeting = greeting  # but for the size
         self.started = started
         self.bytes = 0
@@ -128,6 +134,8 @@ class Holder:
             return
         self._reap()
         if SIGTERM in signals:
+            if self.stopping_until is None:  # else somebody stops its program
+                self.terminated = True
             self.stop(DEFAULT_GRACE)
         if SIGUSR1 in signals:
             self._listen_again()
@@ -210,13 +218,13 @@ class Holder:
         """So much of what was read, to all who watch."""
         HEADER.pack_into(self.room, 0, kind, count)
         data = self.room[: HEADER.size + count]
-        kept = b""
+        copy = b""
         for client in [client for client in self.clients.values() if client.live]:
             try:
                 sent = client.send_now(data)
                 if sent < len(data):
-                    kept = kept or bytes(data)  # one for all
-                    client.keep(kept, sent)
+                    copy = copy or bytes(data)  # one for all
+                    client.keep(copy, sent)
                     if client.is_slow:
                         client.drop()
                     self._watch(client)
@@ -323,9 +331,15 @@ class Holder:
             client.live = False
             os.close(client.descriptor)
             client.descriptor = -1  # by now it may be another's
-            if self.active is client:  # the size stays, but somebody has to answer the program
-                others = (c for c in reversed(self.clients.values()) if c.attached)
-                self.active = next((c for c in others if not c.read_only), None)
+            if self.active is client:
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        """The one that was active has left: somebody has to answer the program, at its own size."""
+        others = (c for c in reversed(self.clients.values()) if c.attached)
+        self.active = next((c for c in others if not c.read_only), None)
+        if self.active is not None and self.status is None:
+            self._activate(self.active, by=None)
 
     def _serve(self, client: Client, events: int) -> None:
         try:
@@ -366,6 +380,7 @@ class Holder:
         fields = parse_json(payload)
         size = _size(fields) if "rows" in fields or "cols" in fields else None
         client.read_only = bool(fields.get("read_only", False))
+        client.hears_sizes = bool(fields.get("sizes", False))
         client.attached = True
         client.live = False
         self._done(client, b"A")
@@ -377,7 +392,7 @@ class Holder:
         client.live = True
         same = size is None or client.read_only or size == (self.rows, self.cols)
         if size is not None and not client.read_only:
-            self._set_size(*size)
+            self._set_size(*size, by=client)
         if self.is_pty and same and fields.get("replay", True) and fields.get("nudge", True):
             self._nudge()
 
@@ -391,8 +406,10 @@ class Holder:
             payload, client.half_answer = cut_half_answer(without_answers(payload))
             if not payload:
                 return
-            self._activate(client)
+            self._activate(client, by=None)
         self.last_input = time.time()
+        if self.is_pty:
+            self.suspended.typed(payload, self.child)
         if not self.input:
             payload = payload[self._write(payload) :]
         if payload:
@@ -400,10 +417,10 @@ class Holder:
             client.waits = len(self.input) > INPUT_BYTES
             self._watch_input()
 
-    def _activate(self, client: Client) -> None:
+    def _activate(self, client: Client, by: Client | None) -> None:
         self.active = client
         if client.size:
-            self._set_size(*client.size)
+            self._set_size(*client.size, by)
 
     def _close(self, client: Client, _payload: bytes) -> None:
         if self.is_pty:
@@ -416,12 +433,27 @@ class Holder:
         if client.read_only:
             raise ValueError("this client may not resize")
         client.size = _size(parse_json(payload))
-        self._activate(client)
+        self._activate(client, by=client)
         self._done(client, b"R")
 
-    def _set_size(self, rows: int, cols: int) -> None:
+    def _set_size(self, rows: int, cols: int, by: Client | None) -> None:
+        """`by` is the client whose own terminal has changed: what it shows is right already."""
+        if (rows, cols) != (self.rows, self.cols):
+            if not self.to_redraw:
+                self.after(RESIZED_SECONDS, self._tell_size)
+            others = (client for client in self.clients.values() if client.hears_sizes)
+            self.to_redraw |= {client.descriptor for client in others if client is not by}
         self.rows, self.cols = rows, cols
         self._apply_size()
+
+    def _tell_size(self) -> None:
+        """To terminals of another size: what they show was drawn for the size of before."""
+        told, self.to_redraw = self.to_redraw, set()
+        for descriptor in told & set(self.clients):
+            client = self.clients[descriptor]
+            self._send(client, json_frame(b"Z", {"rows": self.rows, "cols": self.cols}))
+            self._send(client, frame(b"P", self.ring.replay()))
+            self._watch(client)
 
     def _apply_size(self) -> None:
         if self.is_pty and self.child.input >= 0:
@@ -452,9 +484,18 @@ class Holder:
             "lost": self.log.lost,
             "last_output": self.last_output or None,
             "last_input": self.last_input or None,
+            "continued": self.suspended.continued_at or None,
             "started": self.started,
         }
         self._send(client, json_frame(b"S", fields))
+
+    def _give_listeners(self, client: Client, _payload: bytes) -> None:
+        data = json_frame(b"L", {"count": len(self.kept)})
+        sent = 0 if client.queue else give(self.kept, client.descriptor, data)
+        if sent == 0:  # they cannot be queued
+            raise ValueError("this client has not read what it was sent")
+        if sent < len(data):
+            client.keep(data, sent)
 
     # ── the end ──
 
@@ -507,6 +548,8 @@ class Holder:
         assert self.status is not None
         last = self.ring.last(LAST_BYTES)
         record = exit_record(self.status, self.request.tag, self.started, last)
+        if self.terminated:
+            record["terminated"] = True
         write_exit(self.request.session, record)
         for client in list(self.clients.values()):
             self._send(client, json_frame(b"E", record))
@@ -523,6 +566,7 @@ ACTIONS = {
     b"C": Holder._close,
     b"R": Holder._resize,
     b"G": Holder._signal,
+    b"L": Holder._give_listeners,
     b"S": Holder._tell_status,
     b"X": Holder._stop,
 }
@@ -531,10 +575,10 @@ ACTIONS = {
 def identity(path: str) -> tuple[int, int]:
     """What tells a file from another that is put in its place."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return 0, 0
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _size(fields: dict[str, object]) -> tuple[int, int]:

@@ -1,7 +1,7 @@
-"""The modes of a terminal that a program turns on and that outlast what it printed.
+"""The terminal modes that a program has turned on.
 
-Fed with output in order, in pieces of any size; `sequences` turns a fresh terminal to
-the same state. Only what a terminal needs to take input and show the right screen.
+Fed with output in order, in pieces of any size. `sequences` brings a fresh terminal to the same
+modes: only those that it needs for input and for the right screen.
 """
 
 import re
@@ -55,8 +55,8 @@ class Modes:
         if not self.cut and output.find(b"\x1b", start, end) < 0:
             return
         text = self.cut + output[start:end]
-        for found in _SEQUENCE.finditer(text):
-            prefix, numbers, final, soft_reset, short = found.groups()
+        for match in _SEQUENCE.finditer(text):
+            prefix, numbers, final, soft_reset, short = match.groups()
             if soft_reset:
                 self.switched.pop(1, None)
                 self.switched.pop(25, None)

@@ -1,4 +1,4 @@
-"""What a holder leaves on disk about its run: who holds it, and how it ended."""
+"""The files that a holder writes about its run: `holder.json` and `exit.json`."""
 
 import contextlib
 import json
@@ -6,7 +6,7 @@ import os
 import time
 
 from bullpen.holder import VERSION
-from bullpen.holder.request import Request
+from bullpen.holder.request import HoldRequest
 
 LAST_CHARACTERS = 2000
 LAST_BYTES = 4 * LAST_CHARACTERS
@@ -32,7 +32,7 @@ def put_back(session: str) -> None:
             os.rename(f"{session}/{name}.old", f"{session}/{name}")  # noqa: PTH104
 
 
-def write_holder(request: Request, started: float) -> None:
+def write_holder(request: HoldRequest, started: float) -> None:
     """In the process that becomes the program: who holds it, by numbers never used again."""
     holder, child = os.getppid(), os.getpid()
     holder_time, child_time = start_times(holder, child)

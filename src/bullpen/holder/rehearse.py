@@ -1,8 +1,7 @@
-"""Running a holder's code before it is copied.
+"""Runs a holder's code once in the factory, before holders are forked.
 
-CPython changes functions while they run: it counts, caches what it looked up, and rewrites
-hot instructions. Done here, the result is shared by all holders; done in each, it would cost
-each of them the pages that are written to.
+CPython writes to functions while they run: counters, caches, rewritten instructions. Done in the
+factory, these pages are shared by all holders; done in each, every holder pays for them.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a factory is asked and answers; what a holder is to hold, checked once, then trusted."""
+"""The requests to a factory and its answers. A request is checked once, here."""
 
 import contextlib
 import errno
@@ -27,7 +27,7 @@ class StartError(Exception):
         self.kind = kind
 
 
-class Request:
+class HoldRequest:
     """The fields of `hold`. (Dataclasses would bring a megabyte of modules into each holder.)"""
 
     def __init__(
@@ -110,16 +110,16 @@ def refuse(connection: int, error: Exception) -> None:
     reply(connection, {"ok": False, "error": kind, "message": message})
 
 
-def parse_request(given: dict[str, object]) -> Request:
+def parse_request(fields: dict[str, object]) -> HoldRequest:
     """The request, every field of its type; StartError names those that are not."""
-    known = {name: given[name] for name in RULES if name in given}
+    known = {name: fields[name] for name in RULES if name in fields}
     wrong = [name for name, value in known.items() if not RULES[name](value)]
     wrong += [
         name for name in ("name", "socket", "session", "argv", "env", "cwd") if name not in known
     ]
     if wrong:
         raise StartError("invalid", f"missing or wrong: {', '.join(wrong)}")
-    return Request(**known)  # type: ignore[arg-type] # each was looked at
+    return HoldRequest(**known)  # type: ignore[arg-type] # each was looked at
 
 
 RING_MOST = (1 << 20) - 4096  # with the modes before it, it has to fit a frame

@@ -1,4 +1,4 @@
-"""The latest output, and the terminal's state where it begins."""
+"""The latest output, and the terminal's modes where it begins."""
 
 import re
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
@@ -47,8 +47,8 @@ class Ring:
         """What brings a fresh terminal to where the program's own is."""
         modes, output = self.modes, self._all()
         if modes.seen:  # begin where no sequence is cut in half
-            found = _LINE_OR_ESCAPE.search(output)
-            start = found.end() if found else 0
+            match = _LINE_OR_ESCAPE.search(output)
+            start = match.end() if match else 0
             modes = modes.copy()
             modes.feed(output, 0, start)
             output = output[start:]

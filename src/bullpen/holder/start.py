@@ -1,8 +1,8 @@
 """From a request to a running program: the forked holder, and the child that it forks.
 
-The child does the work: it reads the request, opens what there is to open, hands the holder
-its ends, and becomes the program. What it writes to in memory is gone with that; what a
-holder writes to it keeps for its life, and there are hundreds of holders.
+The child reads the request, opens files and sockets, hands them to the holder, and becomes the
+program. Memory that the child writes is freed by exec; memory that a holder writes stays for its
+life, and there are hundreds of holders. So the child does the work.
 """
 
 import contextlib
@@ -32,20 +32,29 @@ from _socket import (
 )
 
 from bullpen.holder import VERSION, child, records
+from bullpen.holder.listeners import KeptListeners, give
 from bullpen.holder.log import Log, open_file
 from bullpen.holder.main import BACKLOG, Holder, identity
-from bullpen.holder.request import Request, StartError, parse_request, read_request, refuse, reply
+from bullpen.holder.request import (
+    HoldRequest,
+    StartError,
+    parse_request,
+    read_request,
+    refuse,
+    reply,
+)
 
-CLAIM_SECONDS = 0.05
+CLAIM_SECONDS = 2.0  # a machine under load may hold up for as long somebody who only looks
 LENGTH = struct.Struct("I")
 PTY_ENDS = struct.Struct("5i")
 PIPE_ENDS = struct.Struct("8i")
 
 
-def hold(connection: int, listener: int, turns: int, factory: int) -> None:
+def hold(connection: int, listener: int, turns: int, factory: int, kept: KeptListeners) -> None:
     """In the process that the factory forked: become a holder, or leave; never returns.
 
-    `listener` is the factory's own, `turns` a file to lock while a socket is made.
+    `listener` is the factory's own, `turns` a file to lock while a socket is made. What is `kept`
+    are the hub's listeners.
     """
     session = ""
     code = 1
@@ -53,8 +62,10 @@ def hold(connection: int, listener: int, turns: int, factory: int) -> None:
         os.close(listener)
         os.setsid()
         os.dup2(0, 2)  # else whoever reads the factory's errors waits for us too
-        holder = _start(connection, turns, factory)
+        listeners = kept.inherit()
+        holder = _start(connection, turns, factory, listeners)
         if holder is not None:
+            holder.kept = listeners
             session = holder.request.session
             holder.run()
         code = 0
@@ -65,7 +76,9 @@ def hold(connection: int, listener: int, turns: int, factory: int) -> None:
         os._exit(code)
 
 
-def _start(connection: int, turns: int, factory: int) -> Holder | None:
+def _start(
+    connection: int, turns: int, factory: int, listeners: tuple[socket, ...]
+) -> Holder | None:
     """The holder of a running program; None if there is none, and all has been said."""
     for number in (SIGCHLD, SIGTERM, SIGUSR1):
         signal(number, _nothing)
@@ -79,7 +92,7 @@ def _start(connection: int, turns: int, factory: int) -> Holder | None:
         return None
     if pid == 0:
         line.close()
-        _answer(connection, turns, factory, theirs, me)
+        _answer(connection, turns, factory, theirs, me, listeners)
     theirs.close()
     os.close(turns)
     holder = take_over(line, pid)
@@ -103,7 +116,7 @@ def take_over(line: socket, pid: int) -> Holder | None:
         return None
     handed = line.recv(LENGTH.unpack(length)[0], MSG_WAITALL)
     greeting, socket_id, started, *values = marshal.loads(handed)
-    request = Request(*values)
+    request = HoldRequest(*values)
     if request.is_pty:
         number, lock, file, timing, terminal = PTY_ENDS.unpack(rights[0][2])
         program = child.Child(pid, terminal, terminal)
@@ -135,20 +148,31 @@ def _leave_trace(session: str) -> None:
 # ── in the child, which becomes the program ──────────────────────────────────
 
 
-def _answer(connection: int, turns: int, factory: int, line: socket, holder: int) -> None:
+def _answer(
+    connection: int,
+    turns: int,
+    factory: int,
+    line: socket,
+    holder: int,
+    listeners: tuple[socket, ...],
+) -> None:
     """Do what is asked; never returns."""
     made: list[str] = []
     try:
         child.die_with(holder)
-        given = read_request(connection)
-        what = given.get("do")
+        fields = read_request(connection)
+        what = fields.get("do")
         if what == "hold":
-            _become(parse_request(given), turns, line, made)
-        if what not in ("ping", "leave"):
+            _become(parse_request(fields), turns, line, made)
+        if what not in ("ping", "leave", "listeners"):
             raise StartError("invalid", f"no such request: {what!r}")
-        reply(connection, {"ok": True, "version": VERSION, "pid": factory})
         if what == "leave":
             os.kill(factory, SIGTERM)
+        answer: dict[str, object] = {"ok": True, "version": VERSION, "pid": factory}
+        if what == "listeners":
+            give(listeners, connection, json.dumps(answer).encode() + b"\n")
+        else:
+            reply(connection, answer)
     except Exception as error:  # noqa: BLE001 - the boundary of a process
         for path in made:
             with contextlib.suppress(OSError):
@@ -159,7 +183,7 @@ def _answer(connection: int, turns: int, factory: int, line: socket, holder: int
         os._exit(127)
 
 
-def _become(request: Request, turns: int, line: socket, made: list[str]) -> None:
+def _become(request: HoldRequest, turns: int, line: socket, made: list[str]) -> None:
     """Open everything, hand it over, exec the program. What is `made` must go if that fails."""
     started = time.time()
     names = ["output.log", "output.timing", *([] if request.is_pty else ["stderr.log"])]
@@ -182,7 +206,7 @@ def _become(request: Request, turns: int, line: socket, made: list[str]) -> None
         raise
 
 
-def hand_over(line: socket, request: Request, ends: list[int], started: float) -> None:
+def hand_over(line: socket, request: HoldRequest, ends: list[int], started: float) -> None:
     """To the holder: its ends, the greeting, and what it has to know of the request."""
     greeting = {
         "version": VERSION,
@@ -194,8 +218,8 @@ def hand_over(line: socket, request: Request, ends: list[int], started: float) -
         "tag": request.tag,
     }
     fields = {**vars(request), "argv": [], "env": {}}  # they are for the program
-    told = [json.dumps(greeting).encode(), identity(request.socket), started, *fields.values()]
-    handed = marshal.dumps(told)
+    state = [json.dumps(greeting).encode(), identity(request.socket), started, *fields.values()]
+    handed = marshal.dumps(state)
     rights = struct.pack(f"{len(ends)}i", *ends)
     line.sendmsg([LENGTH.pack(len(handed))], [(SOL_SOCKET, SCM_RIGHTS, rights)])
     line.sendall(handed)

@@ -1,96 +1,103 @@
-"""The components that told the hub where they are: in memory, and in the database for the next hub.
+"""The register of components: directors, views and bridges that told the hub where they are.
 
-A component is its process: one whose process is gone is dropped as soon as somebody looks. The
-hub's own journal is here, too: who came and who left is most of what happens to a hub.
+Called by `hub/http/components` and `hub/http/status`. Writes the table `components`, for the next
+hub, and notes in the hub's journal who came and who left. A component is its process: one whose
+process is gone is dropped as soon as somebody looks. Never asks or signals that process.
 """
 
 import asyncio
-import logging
-import sqlite3
 import time
-from collections.abc import Callable
-from typing import TypeVar
 
 from bullpen import proc
 from bullpen.component.journal import Journal
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub.store import Store
+from bullpen.hub.store.store import Store
 from bullpen.model.component import Component, Registration
 
-T = TypeVar("T")
-
-COLUMNS = tuple(Component.model_fields)
+# How it is now is not stored: whoever lives tells the next hub.
+COLUMNS = tuple(name for name in Component.model_fields if name not in ("state", "problem"))
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM components"
 REPLACE = (
     f"INSERT OR REPLACE INTO components ({', '.join(COLUMNS)})"
     f" VALUES ({', '.join(f':{name}' for name in COLUMNS)})"
 )
-DELETE = "DELETE FROM components WHERE name = ?"
+DELETE = "DELETE FROM components WHERE name = :name"
 
 
 class Components:
-    """By name."""
+    """All registered components, by name. `journal` is the hub's."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, journal: Journal) -> None:
         self._store = store
         self._known: dict[str, Component] = {}
         self._changing = asyncio.Lock()
-        self.journal = Journal(logging.getLogger("bullpen.hub"))
+        self._journal = journal
 
     async def load(self) -> None:
-        """Those that an earlier hub was told of."""
-        rows = await self._write(lambda database: database.execute(SELECT).fetchall())
+        """Read what earlier hubs registered."""
+        rows = await self._store.read(lambda database: database.execute(SELECT).fetchall())
         for row in rows:
             component = Component(**dict(zip(COLUMNS, row, strict=True)))
             self._known[component.name] = component
-        self.journal.note("info", "started", components=len(self._known))
+        self._journal.note("info", "started", components=len(self._known))
 
-    async def register(self, asked: Registration) -> Component:
-        """Keep it; told again by the same process it is the newer word that counts."""
-        began = proc.start_time(asked.pid)
+    async def register(self, registration: Registration) -> Component:
+        """Add a component. The same process may register again, and then replaces its entry."""
+        began = proc.start_time(registration.pid)
         if began is None:
-            raise BullpenError(f"there is no process {asked.pid}", hint="register while it runs")
-        component = Component(**dict(asked), start_time=began, registered=time.time())
+            raise BullpenError(
+                f"there is no process {registration.pid}", hint="register while it runs"
+            )
         async with self._changing:
-            found = self._known.get(asked.name)
-            if found is not None and _is_alive(found) and found.pid != asked.pid:
+            last = self._known.get(registration.name)
+            if last is not None and _is_alive(last) and last.pid != registration.pid:
                 raise BullpenError(
-                    f"{asked.name} is registered already, by pid {found.pid}",
+                    f"{registration.name} is registered already, by pid {last.pid}",
                     hint="register under another name, or end that process",
                     kind=Kind.CONFLICT,
                 )
-            await self._write(lambda database: database.execute(REPLACE, dict(component)))
+            is_same = last is not None and (last.pid, last.start_time) == (registration.pid, began)
+            registered = last.registered if last is not None and is_same else time.time()
+            component = Component(**dict(registration), start_time=began, registered=registered)
+            if last is None or _stored(component) != _stored(last):
+                await self._execute(REPLACE, _stored(component))
             self._known[component.name] = component
-        if found is None or found.pid != component.pid:
-            self.journal.note("info", "a component came", **_named(component))
+        if not is_same:
+            self._journal.note("info", "a component came", **_named(component))
         return component
 
     async def living(self) -> list[Component]:
-        """Those whose process lives; the others are forgotten."""
+        """The components whose process lives; the others are forgotten."""
         for component in list(self._known.values()):
             if not _is_alive(component) and await self._forget(component):
-                self.journal.note("warn", "a component is gone", **_named(component))
+                self._journal.note("warn", "a component is gone", **_named(component))
         return sorted(self._known.values(), key=lambda component: component.name)
 
     async def remove(self, name: str) -> Component:
         """Forget it; its process is none of our business."""
-        found = self._known.get(name)
-        if found is None:
+        component = self._known.get(name)
+        if component is None:
             raise BullpenError(f"no component called {name}", kind=Kind.NOT_FOUND)
-        if await self._forget(found):
-            self.journal.note("info", "a component left", **_named(found))
-        return found
+        if await self._forget(component):
+            self._journal.note("info", "a component left", **_named(component))
+        return component
 
     async def _forget(self, component: Component) -> bool:
         async with self._changing:
             if self._known.get(component.name) is not component:
                 return False  # one that came meanwhile
-            await self._write(lambda database: database.execute(DELETE, (component.name,)))
+            await self._execute(DELETE, {"name": component.name})
             del self._known[component.name]
             return True
 
-    async def _write(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.wrap_future(self._store.write(function))
+    async def _execute(self, statement: str, values: dict[str, object]) -> None:
+        await self._store.write(
+            lambda transaction: transaction.connection.execute(statement, values)
+        )
+
+
+def _stored(component: Component) -> dict[str, object]:
+    return {name: getattr(component, name) for name in COLUMNS}
 
 
 def _is_alive(component: Component) -> bool:

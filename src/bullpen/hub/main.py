@@ -1,8 +1,14 @@
-"""The hub's process: wires the parts, serves until told to stop. No logic of its own.
+"""The hub's process: takes the home, makes the parts, serves until it is told to stop.
 
-Started by `client.start` or `bullpen hub start --foreground`. Everything is imported before
-it serves, so that an upgrade under a running hub does no harm.
+Started by `client/start` or `bullpen hub start --foreground`. The parts are listed in `hub/parts`,
+the port is chosen in `hub/listen`, HTTP is served by `component/http_server`. Imports everything
+before it serves: an upgrade under a running hub may remove modules. Has no rules of its own.
 """
+
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until all is loaded: what modules make is no garbage, and a look at it is dear
 
 import asyncio
 import contextlib
@@ -15,72 +21,50 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anyio._backends._asyncio
 import pydantic._internal._dataclasses
-import uvicorn
 
 from bullpen import __version__
-from bullpen.component import logs, mdns
+from bullpen.component import http_server, logs, mdns
+from bullpen.component.http_server import LEAVE_SECONDS, HttpServer, Listener
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub import place, tokens
-from bullpen.hub.adopt import adopt
-from bullpen.hub.factory import Factory
-from bullpen.hub.feed import Feed
-from bullpen.hub.guard import Guard
+from bullpen.holder.listeners import any_agent_lives
+from bullpen.home import hub_file
+from bullpen.home.paths import (
+    HUB,
+    Home,
+    find_home,
+    make_directories,
+    person_home,
+    sweep_short_sockets,
+)
+from bullpen.home.settings import Settings, load_settings
+from bullpen.hub import listen
+from bullpen.hub.agents import tokens
+from bullpen.hub.background import in_daemon_thread
+from bullpen.hub.context import HubContext
+from bullpen.hub.holders.factory import Factory
+from bullpen.hub.holders.inherit import find_again, find_listeners
 from bullpen.hub.http.app import make_app
-from bullpen.hub.http.connection import Connection, SocketConnection
-from bullpen.hub.http.state import Hub
+from bullpen.hub.http.fleet_routes import FleetRoutes
+from bullpen.hub.http.guard import Guard
 from bullpen.hub.http.status import describe
-from bullpen.hub.launch import Ground
-from bullpen.hub.registry import Registry
+from bullpen.hub.kept_ports import KeptPorts
+from bullpen.hub.lock import AlreadyServedError, refuse_read_only, take_lock
+from bullpen.hub.mcp.endpoint import Endpoint
+from bullpen.hub.parts import Hub, Part
 from bullpen.hub.sockets import Sockets
-from bullpen.hub.store import Store
-from bullpen.hub.supervise import Supervisor
-from bullpen.hub.upkeep import Upkeep
+from bullpen.hub.store.store import Store
 from bullpen.model.event import Draft, Event
-from bullpen.paths import HUB, Home, find_home, make_directories, person_home
-from bullpen.settings import Settings, load_settings
 
 log = logging.getLogger("bullpen.hub")
 
+THREADS = 32  # that all parts share
 # Others import these only when they first need them; by then an upgrade may have removed them.
 EAGER = (anyio._backends._asyncio, difflib, pydantic._internal._dataclasses)
-LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
-LEAVE_SECONDS = 2  # for requests under way; streams are cut, and resume
-
-
-class Server(uvicorn.Server):
-    """Uvicorn without its ten wake-ups a second: an idle hub sleeps."""
-
-    def __init__(
-        self, config: uvicorn.Config, stop: asyncio.Event, leave: Callable[[], None]
-    ) -> None:
-        super().__init__(config)
-        self.stop = stop
-        self.leave = leave
-        self.more: list[asyncio.Task[asyncio.Server]] = []
-
-    def listen_on(self, listener: socket.socket) -> None:
-        """Serve there, too."""
-        loop = asyncio.get_running_loop()
-
-        def connection() -> asyncio.Protocol:
-            return self.config.http_protocol_class(  # type: ignore[call-arg]
-                config=self.config, server_state=self.server_state, app_state={}
-            )
-
-        self.more.append(loop.create_task(loop.create_server(connection, sock=listener)))
-
-    async def main_loop(self) -> None:
-        await self.stop.wait()
-        self.leave()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield  # `serve` has its own
 
 
 def main() -> None:
@@ -89,7 +73,7 @@ def main() -> None:
     try:
         home = find_home(os.environ, Path("/"), person_home())
         serve(home, ready)
-    except place.AlreadyServedError:
+    except AlreadyServedError:
         _tell(ready, {"ok": False, "served": True})
         if ready is None:
             raise SystemExit("another hub serves this home") from None
@@ -112,19 +96,21 @@ def main() -> None:
 
 def serve(home: Home, ready: int | None) -> None:
     """Take the home and serve it; returns when told to stop."""
-    lock = place.take_lock(home)
-    place.refuse_read_only(home)
+    lock = take_lock(home)
+    refuse_read_only(home)
     make_directories(home.root)  # whatever somebody has deleted
+    sweep_short_sockets()
     settings = load_settings(home.config_file)
     owner = tokens.owner_token(home)
     logs.configure(
-        home.logs / "hub.log", component="hub", level=LEVELS[settings.log_level], secrets=[owner]
+        home.logs / "hub.log",
+        component="hub",
+        level=logs.LEVELS[settings.log_level],
+        secrets=[owner],
     )
     store = Store.open(home.root / "state.db")
     try:
-        uvicorn_loop = uvicorn.Config("", loop="uvloop").get_loop_factory()
-        with asyncio.Runner(loop_factory=uvicorn_loop) as runner:
-            runner.run(_serve(home, settings, store, owner, ready))
+        http_server.run(_serve(home, settings, store, owner, ready))
     finally:
         store.close()
         os.close(lock)
@@ -133,66 +119,85 @@ def serve(home: Home, ready: int | None) -> None:
 async def _serve(
     home: Home, settings: Settings, store: Store, owner: str, ready: int | None
 ) -> None:
-    tcp = place.bind_port(home, _port_wanted() or settings.port)
-    local = place.bind_socket(home)
-    registry = Registry()
-    factory = Factory(home.factory_socket, _raise_files_limit())
-    feed = Feed(store)
-    ground = Ground(home, settings, tcp.getsockname()[1], person_home())
-    supervisor = Supervisor(ground, store, registry, factory)
-    hub = Hub(home, settings, ground.port, store, feed, registry, supervisor)
+    files_limit = _raise_files_limit()
+    kept = KeptPorts(await asyncio.to_thread(find_listeners, home.factory_socket))
+    tcp = await _open_port(home, settings, kept)
+    local = listen.bind_socket(home)
+    factory = Factory(home.factory_socket, files_limit, kept)
+    port, last_boot = tcp.getsockname()[1], hub_file.find_last_boot(home)
+    context = HubContext(home, settings, port, person_home(), last_boot)
+    hub = Hub(context, store, factory)
     loop = asyncio.get_running_loop()
+    # Python's own number is 6 on two processors: as many waits for a lock would stall the hub.
+    loop.set_default_executor(ThreadPoolExecutor(THREADS, "worker"))
     _stop_on_signals(loop, hub.stop)
 
-    upkeep = Upkeep(supervisor)
-
     def publish(events: list[Event]) -> None:
-        loop.call_soon_threadsafe(feed.publish, events)
-        loop.call_soon_threadsafe(upkeep.notice, events)
         loop.call_soon_threadsafe(hub.notice, events)
 
     store.on_commit = publish
-    app = make_app(hub)
-    config = server_config(Guard(app, registry, owner, str(home.socket(HUB))))
+    tools = Endpoint(hub)
+    app = make_app(hub, tools)
+    hub.parts = (*hub.parts, Part(notice=tools.notice, leave=tools.leave))
+    routed = FleetRoutes(app, hub.fleet)
+    guard = Guard(routed, hub.registry, hub.directors, owner, str(home.socket(HUB)))
+    hub.fleet.app = guard
     await factory.start()
-    reading = asyncio.create_task(supervisor.watch.state_files.run(), name="state files")
-    await adopt(supervisor)
     await hub.load()
     await store.append(_started())
 
-    server = Server(config, hub.stop, hub.leave)
-    await supervisor.doors.serve(config, server.server_state)
-    await hub.seats.ports.serve(config, server.server_state)
-    sockets = Sockets(supervisor, lambda: _listen_again(home, server))
+    server = HttpServer(guard, hub.stop, hub.leave)
+    await hub.agent_sockets.serve(server)
+    await hub.task_agents.ports.serve(server)
+    kept.serve_rest(lambda rest: server.listen_on(Listener(rest)).close)
+    sockets = Sockets(home, hub.registry, hub.watch, lambda: _listen_again(home, server))
     sockets.look()
     loop.add_signal_handler(signal.SIGUSR1, sockets.look)
     # Who finds the file may send the signal: the handler comes first.
-    place.write_hub_file(home, hub.port, __version__)
-    serving = asyncio.create_task(server.serve(sockets=[local, tcp]))
-    while not server.started and not serving.done():
-        await asyncio.sleep(0.001)
+    hub_file.write_hub_file(home, hub.port, __version__)
+    serving = await server.start(local, tcp)
     _tell(ready, {"ok": True, "pid": os.getpid(), "version": __version__})
-    log.info("serving", extra={"pid": os.getpid(), "port": hub.port, "agents": len(list(registry))})
-    seating = hub.seats.start_all(hub.components.journal)
-    beside = (upkeep.run(), hub.usage.run(), hub.budgets.run(), seating)
-    tending = [*map(asyncio.create_task, beside)]
+    log.info(
+        "serving", extra={"pid": os.getpid(), "port": hub.port, "agents": len(list(hub.registry))}
+    )
+    running = hub.run()
     await _over(serving, hub)
-    _cancel(*tending, reading)
-    is_through = await supervisor.beside.leave()
-    factory.leave()
+    _cancel(*running)
+    if not hub.is_restarting:
+        kept.turn_away()
+    is_through = await hub.background.leave()
+    factory.leave(stays=any_agent_lives(str(home.factory_socket.parent)))
+    kept.close()
     log.info("left", extra={"is_through": is_through})
-    if not is_through:
-        # A set-up command that takes its time. The next hub takes it back, as after a crash.
-        await asyncio.to_thread(store.close)
+    # A set-up command that takes its time, or a file system that does not answer. The next hub
+    # takes it back, as after a crash.
+    if not (is_through and await _threads_have_ended()):
+        await in_daemon_thread(store.close)
         os._exit(0)
+
+
+async def _open_port(home: Home, settings: Settings, kept: KeptPorts) -> socket.socket:
+    try:
+        return listen.bind_port(home, settings.port, os.environ, kept)
+    except BullpenError:
+        # A holder may have it whose socket somebody has deleted.
+        if not kept.add(await asyncio.to_thread(find_again, home)):
+            raise
+        return listen.bind_port(home, settings.port, os.environ, kept)
+
+
+async def _threads_have_ended() -> bool:
+    """Whether the threads that must come to their end have; asyncio itself would wait for ever."""
+    ending = asyncio.create_task(asyncio.get_running_loop().shutdown_default_executor())
+    return bool((await asyncio.wait({ending}, timeout=LEAVE_SECONDS))[0])
 
 
 async def _over(serving: asyncio.Task[None], hub: Hub) -> None:
     """Until it serves no longer; announced meanwhile, if the home says so."""
     announcing: set[asyncio.Task[None]] = set()
     if hub.settings.discovery.method == "mdns":
-        said = (await describe(hub)).public()
-        announcing.add(asyncio.create_task(mdns.announce(said, hub.port), name="announce"))
+        status = (await describe(hub)).public()
+        announcing.add(asyncio.create_task(mdns.announce(status, hub.port), name="announce"))
     await serving
     _cancel(*announcing)
     if announcing:  # it takes its announcement back
@@ -209,43 +214,16 @@ def _cancel(*tasks: asyncio.Task[None]) -> None:
         task.cancel()
 
 
-def server_config(guard: Guard) -> uvicorn.Config:
-    """How everything is served, at whichever door."""
-    return uvicorn.Config(
-        guard,
-        http=Connection,
-        ws=SocketConnection,
-        lifespan="off",
-        log_config=None,
-        log_level="warning",  # at info the server logs queries, at debug what is typed
-        access_log=False,
-        server_header=False,
-        date_header=False,  # the guard's is right also in an idle hub
-        timeout_graceful_shutdown=LEAVE_SECONDS,
-        ws_max_size=1 << 20,
-        ws_per_message_deflate=False,
-    )
-
-
-def _listen_again(home: Home, server: Server) -> None:
+def _listen_again(home: Home, server: HttpServer) -> None:
     """If somebody deleted the socket."""
     try:
-        found = place.bind_socket_again(home)
+        listener = listen.bind_socket_again(home)
     except OSError as error:
         log.error("cannot listen again", extra={"reason": str(error)})
         return
-    if found is not None:
+    if listener is not None:
         log.warning("the socket was gone; listening anew")
-        server.listen_on(found)
-
-
-def _port_wanted() -> int | None:
-    text = os.environ.get("BULLPEN_PORT", "")
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 1 << 16):
-        raise BullpenError(f"BULLPEN_PORT is no port: {text[:80]!r}")
-    return int(text)
+        server.listen_on(Listener(listener, is_owners=True))
 
 
 def _started() -> Draft:
@@ -268,4 +246,6 @@ def _tell(ready: int | None, fields: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
+    gc.freeze()
+    gc.enable()
     main()

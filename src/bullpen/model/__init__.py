@@ -1,1 +1,5 @@
-"""The nouns of Bullpen: immutable values, no I/O."""
+"""The nouns of Bullpen as immutable values, and the rules on them as pure functions.
+
+Used by every room above. Imports the primitives only.
+Must not read a file, a clock, a socket or the environment.
+"""

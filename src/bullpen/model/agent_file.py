@@ -1,7 +1,7 @@
-"""An agent's own file, `<home>/agents/<name>.yaml`: a headless agent that is always the same.
+"""The file `<home>/agents/<name>.yaml` of a task agent. Pure.
 
-Pure. What is left out here is the role's affair; what stands here wins over the role. Whether the
-role exists and the port is free to claim is `bullpen.agent_files`'.
+A key that is set here wins over the role; a missing one is taken from the role. Whether the role
+exists and the port is free is checked by `home/agent_files.py`.
 """
 
 from datetime import timedelta
@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from bullpen.model.fields import Block, Labels, PositiveDuration, RoleName, Text, Word
-from bullpen.model.role import Role, Sandbox, Variable
+from bullpen.model.role import Role, SandboxSettings, Variable
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 DEFAULT_MODEL = "sonnet"
 
 
-class Claude(Block):
+class TaskRunSettings(Block):
     """How a task runs. `model` unset: the role's, and if that has none, the default."""
 
     model: Word | None = None
@@ -31,22 +31,22 @@ class AgentFile(Block):
     port: Port | None = None
     labels: Labels = Field(default_factory=dict)
     log_level: Literal["debug", "info", "warn", "error"] = "info"
-    claude: Claude = Claude()
+    claude: TaskRunSettings = TaskRunSettings()
     session_dir: Text | None = None
     keep_open: bool = False
     open_timeout: PositiveDuration = timedelta(hours=1)
     max_retries: Annotated[int, Field(ge=0, le=100)] = 3
     history_limit: Annotated[int, Field(ge=1)] | None = None
-    sandbox: Sandbox = Sandbox()
+    sandbox: SandboxSettings = SandboxSettings()
     env: dict[Variable, str] = Field(default_factory=dict)
     autostart: bool = False
 
     def apply_to(self, role: Role) -> Role:
         """The role as this agent has it."""
-        given = {name: getattr(self.sandbox, name) for name in self.sandbox.model_fields_set}
+        sandbox = {name: getattr(self.sandbox, name) for name in self.sandbox.model_fields_set}
         changes: dict[str, Any] = {
             "model": self.claude.model or role.model or _default_model(role),
-            "sandbox": role.sandbox.model_copy(update=given),
+            "sandbox": role.sandbox.model_copy(update=sandbox),
             "env": {**role.env, **self.env},
             "labels": {**role.labels, **self.labels},
         }

@@ -1,7 +1,7 @@
-"""A component: whatever serves, what it says of itself, how it is told to leave. Pure.
+"""A component: a process that serves `/status`, what it reports, how it is asked to end. Pure.
 
-The hub is one, and so are agents' own ports, directors, views and bridges; the last three tell
-the hub where they are.
+Components are the hub, agents' own ports, directors, views and bridges. Directors, views and
+bridges register with the hub.
 """
 
 import re
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, ConfigDict, Field
 
 from bullpen.model.names import NAME
-from bullpen.model.state import Value
+from bullpen.model.value import Value
 
 Type = Literal["hub", "agent", "director", "view", "bridge"]
 Interface = Literal["statusable", "taskable", "observable", "configurable"]
@@ -19,6 +19,7 @@ Phase = Literal["starting", "idle", "working", "draining", "error"]
 Level = Literal["debug", "info", "warn", "error"]
 
 PREVIEW_CHARACTERS = 80
+PROBLEM_CHARACTERS = 300
 DRAIN_SECONDS = 30.0
 LONGEST_DRAIN_SECONDS = 86400.0
 
@@ -62,6 +63,10 @@ class Registration(Value):
     ]
     pid: Annotated[int, Field(ge=1, le=1 << 22, description="of its process, which has to live")]
     version: Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[!-~]+$")]
+    state: Phase | None = None  # None: it does not say
+    problem: Annotated[
+        str, Field(max_length=PROBLEM_CHARACTERS, description="what holds it up, for a person")
+    ] = ""
 
 
 class Component(Registration):
@@ -70,7 +75,7 @@ class Component(Registration):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     start_time: str
-    registered: float  # seconds since 1970
+    registered: float  # that process, in seconds since 1970
 
 
 # ── what it says of itself ──
@@ -89,7 +94,7 @@ def preview(prompt: str) -> str:
     return " ".join(prompt.split())[:PREVIEW_CHARACTERS]
 
 
-class Entry(Value):
+class JournalEntry(Value):
     """Something in its life; more keys than these may come. Never what a model wrote."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -118,11 +123,42 @@ class Status(PublicStatus):
     current_task: CurrentTask | None
     config: dict[str, Any]
     sandbox: Annotated[dict[str, Any] | None, Field(description="none: it has no sandbox")]
-    log: Annotated[tuple[Entry, ...], Field(description="the last 1,000, oldest first")]
+    log: Annotated[tuple[JournalEntry, ...], Field(description="the last 1,000, oldest first")]
 
     def public(self) -> PublicStatus:
         """The part for everybody."""
         return PublicStatus(**{name: getattr(self, name) for name in PublicStatus.model_fields})
+
+
+class HubStatus(Status):
+    """The hub as a component, and in a few figures."""
+
+    port: int
+    home: str
+    agents: int
+    running: int
+    components: int
+    settings_note: str = ""  # why config.yaml does not count as it is now
+
+
+# ── how a task agent is set up ──
+
+
+class AgentConfig(Value):
+    """An agent's file; of its variables the names only, of its sandbox what the file says."""
+
+    config: dict[str, Any]
+    has_file: bool
+
+
+class AgentConfigured(AgentConfig):
+    """The same after a change: what holds from the next task on, and what from the next start."""
+
+    live: tuple[str, ...]
+    restart: tuple[str, ...]
+    comments_dropped: Annotated[
+        bool, Field(description="the file had comments; it is written anew, without them")
+    ]
 
 
 # ── how it is told to leave ──

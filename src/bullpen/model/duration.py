@@ -9,10 +9,10 @@ EXAMPLES = "e.g. 90s, 10m, 1h30m, 7d"
 
 def parse(text: str) -> timedelta:
     """The duration; ValueError with examples for anything else, a bare number included."""
-    found = FORM.fullmatch(text)
-    if not text or found is None:
+    match = FORM.fullmatch(text)
+    if not text or match is None:
         raise ValueError(f'"{text[:40]}" is no duration · {EXAMPLES}')
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
 

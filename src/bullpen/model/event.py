@@ -1,7 +1,7 @@
-"""What happened: the entries of the event log, before and after they have a number.
+"""Events: the entries of the event log, before (`Draft`) and after they have a number.
 
-Pure and light. The hub's parts make drafts, `hub/store.py` numbers and keeps them, the API
-and the clients read events. What follows from them is decided elsewhere.
+Pure, and light to import. The hub's rooms make drafts, `hub/store` numbers and stores them, the
+API and the clients read them.
 """
 
 from dataclasses import dataclass, field
@@ -15,12 +15,17 @@ KINDS = frozenset(
         "agent.stopped",
         "agent.state",
         "agent.conversation",
+        "agent.conversation_lost",
+        "agent.failed",
         "agent.parked",
         "agent.resumed",
+        "agent.restarted",
+        "agent.gave_up",
         "hook.received",
         "message.sent",
         "message.delivered",
         "message.read",
+        "message.refused",
         "task.state",
         "approval.asked",
         "approval.answered",
@@ -29,9 +34,21 @@ KINDS = frozenset(
         "budget.reached",
         "worktree.created",
         "worktree.removed",
+        "git.news",
+        "landing.state",
+        "child.reported",
+        "child.adopted",
+        "child.refused",
+        "child.delegated",
+        "spawn.launching",
+        "spawn.launched",
+        "spawn.failed",
         "pod.launching",
         "pod.launched",
         "pod.failed",
+        "pod.sequence",
+        "pod.finished",
+        "pod.landed",
         "hub.started",
         "upkeep.worktrees",
         "upkeep.events",

@@ -1,7 +1,6 @@
-"""What the blocks of all our YAML files share: strictness, and the kinds of text in them.
+"""What the blocks of all YAML files share: strictness, and the types of text in them.
 
-Validators raise ValueError with the message a person will read; `check` adds
-file, line and key.
+Validators raise ValueError with the message for a person; `home/check.py` adds file, line and key.
 """
 
 import re
@@ -52,9 +51,11 @@ def refuse(problems: Iterable[tuple[tuple[str | int, ...], str]]) -> None:
     """Raise several errors at once from inside one validator, each with its own place."""
     details = [
         InitErrorDetails(
-            type=PydanticCustomError("value_error", "{text}", {"text": text}), loc=place, input=None
+            type=PydanticCustomError("value_error", "{text}", {"text": text}),
+            loc=location,
+            input=None,
         )
-        for place, text in problems
+        for location, text in problems
     ]
     if details:
         raise ValidationError.from_exception_data("refused", details)

@@ -2,13 +2,13 @@
 
 from typing import Literal
 
-from bullpen.model.state import Value
+from bullpen.model.value import Value
 
 What = Literal["session", "worktree", "socket"]
 SESSION_OF_KEPT_TREE = "its worktree is kept"
 
 
-class Step(Value):
+class GcStep(Value):
     """One thing to remove, or to keep and why. `forced`: work would not be safe without it."""
 
     do: Literal["remove", "keep"]
@@ -18,14 +18,14 @@ class Step(Value):
     forced: bool = False
 
 
-class Swept(Value):
+class GcPlan(Value):
     """The plan; `done` when it was carried out."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[GcStep, ...]
     done: bool
 
 
-class Sweeping(Value):
+class GcProgress(Value):
     """How far a clean-up has come."""
 
     doing: Literal["looking", "removing"]

@@ -36,13 +36,13 @@ def key_text(word: str) -> str:
     named = NAMED.get(word.lower())
     if named is not None:
         return named
-    found = CHORD.fullmatch(word)
-    if found is None:
+    chord = CHORD.fullmatch(word)
+    if chord is None:
         return word
-    key = NAMED.get(found[1].lower(), found[1])
+    key = NAMED.get(chord[1].lower(), chord[1])
     if len(key) > 1 and not key.startswith("\x1b"):
         return word  # `C-suite` is text
-    marks = word[: -len(found[1])]
+    marks = word[: -len(chord[1])]
     if "C-" in marks:
         if not re.fullmatch(r"[@A-Za-z\[\\\]^_?]", key):
             return word

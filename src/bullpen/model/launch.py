@@ -1,8 +1,10 @@
-"""What a person asks for when an agent is to be started: the body of `POST /agents`. Pure."""
+"""The bodies of `POST /agents` and `POST /pods`: what a person asks for at a start. Pure."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from bullpen.model.agent import KindName
 
 Text = Annotated[str, Field(max_length=1 << 20, pattern=r"^[^\x00]*$")]
 Word = Annotated[str, Field(max_length=1 << 17, pattern=r"^[^\x00]*$")]
@@ -25,7 +27,7 @@ class Launch(Caller):
     """One agent to start. The same `run` asked for twice starts one agent. A headless one takes
     tasks; without a role it is what `agents/<name>.yaml` says."""
 
-    kind: Literal["interactive", "headless"] = "interactive"
+    kind: KindName = "interactive"
     run: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
     role: Word | None = None
     name: Word | None = None
@@ -33,7 +35,9 @@ class Launch(Caller):
     words: tuple[Word, ...] = ()
     overrides: tuple[Word, ...] = ()
     prompt: Text = ""
-    resume: bool = False
+    branch: Word = ""  # of its worktree; else it has the agent's name
+    resume: bool = False  # go on with the last conversation, or with this one
+    conversation: Annotated[str, Field(pattern=r"^([0-9A-Za-z][0-9A-Za-z-]{7,63})?$")] = ""
 
 
 class PodLaunch(Caller):
@@ -42,4 +46,5 @@ class PodLaunch(Caller):
     template: Word
     run: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
     pod: Word | None = None
+    session: Word | None = None  # branches are `<prefix>/<role>-<session>`
     prompt: Text = ""

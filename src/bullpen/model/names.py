@@ -1,6 +1,6 @@
 """Names of agents, roles, pods and worktrees: what is allowed, and how one is made.
 
-Pure. Whoever turns a name into a path calls `check_name` again at that place.
+Pure. Code that turns a name into a path calls `check_name` again there.
 """
 
 import re
@@ -11,11 +11,25 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 SUBTREE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]*")
 SUBTREE_BYTES = 60
 SLUG_LENGTH = 40
+REPOSITORY_DIGITS = 8
 
 # Words that commands, messages and routes give a meaning of their own.
 RESERVED = frozenset(
     {"root", "all", "none", "self", "me", "you", "parent", "hub", "user", "owner", "bullpen"}
 )
+
+# Words after `bullpen task` that are commands: no new agent is called so. Old ones may be.
+TASK_WORDS = frozenset({"show", "wait", "follow", "cancel", "continue", "end", "debug"})
+
+
+def check_new_agent_name(name: str) -> str:
+    """The name of an agent that is started, if every command can mean it."""
+    if name in TASK_WORDS:
+        raise BullpenError(
+            f"agent name {name!r} is reserved: bullpen task {name} means something else",
+            hint="choose another name",
+        )
+    return check_name("agent", name)
 
 
 def check_name(noun: str, name: str) -> str:
@@ -47,6 +61,16 @@ def subtree_name(birth_branch: str) -> str:
             hint="choose a shorter branch name",
         )
     return check_worktree_name(name)
+
+
+def subtree_name_in(repository: str, birth_branch: str) -> str:
+    """The name for a branch whose own is taken by another repository: worktrees of all of them lie
+    in one directory, and issue 3 of each may have the same branch."""
+    import hashlib  # not for every command that only checks a name
+
+    path = repository.encode("utf-8", "surrogateescape")  # it may be no text
+    key = hashlib.sha256(path + b"\0" + birth_branch.encode()).hexdigest()[:REPOSITORY_DIGITS]
+    return f"{subtree_name(birth_branch)[: SUBTREE_BYTES - len(key) - 1]}~{key}"
 
 
 def check_worktree_name(name: str) -> str:

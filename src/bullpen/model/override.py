@@ -1,10 +1,11 @@
-"""`--override key=value`: what of a role may be changed for one launch, and how.
+"""`--override key=value`: what of a role may be changed for one launch, and how. Pure.
 
-The table is the rule: a key that is not in it is changed in the role file. Pure;
-used by the command line's overrides and by those of pod templates.
+Only keys of the table can be overridden; others are changed in the role file. Used by the
+command line and by pod templates.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Any
 
 from bullpen.errors import BullpenError
 from bullpen.suggest import did_you_mean
@@ -44,6 +45,7 @@ ALLOWED: dict[str, Callable[[str], object]] = {
     "worktree.branch_from": _text,
     "worktree.use_detached_head": _boolean,
     "worktree.setup": _text,
+    "worktree.ports": _integer,
     "heartbeat.idle_timeout": _text,
     "heartbeat.message": _text,
     "heartbeat.condition": _text,
@@ -67,6 +69,8 @@ REFUSED = (
     "labels",
     "capabilities",
     "may_grant",
+    "restart",
+    "orphans",
     "worktree.copy",
     "sandbox.read_only_paths",
     "sandbox.read_write_paths",
@@ -74,6 +78,30 @@ REFUSED = (
     "sandbox.processes",
     "sandbox.memory_mb",
 )
+
+
+# What a mode of Claude's is called by the others. Those that are not here have no like.
+MODES = {
+    "gemini": {
+        **dict.fromkeys(("default", "manual", "dontAsk"), "default"),
+        "acceptEdits": "auto_edit",
+        "plan": "plan",
+        "bypassPermissions": "yolo",
+    },
+    "codex": dict.fromkeys(("default", "manual", "acceptEdits"), "on-request"),
+}
+
+
+def fit_engine(data: dict[str, Any], engine: str, changed: Collection[str]) -> None:
+    """Change what a role says for another engine to what that one calls it: models are each
+    engine's own. What was overridden as well stays as it is."""
+    if engine == data.get("agent_type", "claude"):
+        return
+    if "model" not in changed:
+        data.pop("model", None)
+    mode = data.get("permission_mode")
+    if "permission_mode" not in changed and mode in MODES.get(engine, {}):
+        data["permission_mode"] = MODES[engine][mode]
 
 
 def parse_override(text: str) -> tuple[str, object]:

@@ -1,9 +1,17 @@
-"""A pod template: which agents start together, and how they follow each other. Pure."""
+"""A pod template: which agents start together. Pure."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, Strict
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    Strict,
+    ValidationInfo,
+    field_validator,
+)
 
 from bullpen.errors import BullpenError
 from bullpen.model.fields import AgentName, Block, Branch, PodName, RoleName, Text, refuse
@@ -29,10 +37,10 @@ def _as_overrides(value: Any) -> Any:
     if not isinstance(value, dict):
         raise ValueError("is no block of `key: value` lines · e.g. model: opus")
     words, problems = [], []
-    for key, given in value.items():
-        plain = str(given).lower() if isinstance(given, bool) else str(given)
+    for key, setting in value.items():
+        plain = str(setting).lower() if isinstance(setting, bool) else str(setting)
         problem = key_problem(key)
-        if not problem and not isinstance(given, str | bool | int | float):
+        if not problem and not isinstance(setting, str | bool | int | float):
             problem = "needs one plain value"
         if not problem:
             try:
@@ -87,7 +95,35 @@ class PodTemplate(Block):
     workflow: Literal["parallel", "sequence"] = "parallel"
     branch_prefix: Branch | None = None
     budget: Budget = Budget()
+    land: bool = False
+
+    @field_validator("land")
+    @classmethod
+    def _at_an_end(cls, land: bool, info: ValidationInfo) -> bool:
+        if land and info.data.get("workflow") == "parallel":
+            raise ValueError("only with workflow: sequence · parallel agents have no last one")
+        return land
 
     def members(self) -> list[Member]:
         """All agents of the pod, counts written out, in the order in which they start."""
         return [member for entry in self.agents for member in entry.members()]
+
+
+def members_of(template: PodTemplate, pod: str, pods: Mapping[str, str]) -> list[Member]:
+    """The members under the names that they have in that pod: the template's, or with the pod's in
+    front if an agent of another pod has one of these. `pods` says which pod each agent is in."""
+    members = template.members()
+    own_names = {member.name: f"{pod}.{member.name}" for member in members}
+    is_second = any(pods.get(name, "") not in ("", pod) for name in own_names)
+    was_second = any(pods.get(name) == pod for name in own_names.values())
+    if not (is_second or was_second):
+        return members
+    called = ", ".join(f"{name} is {own_name}" for name, own_name in own_names.items())
+    return [
+        replace(
+            member,
+            name=check_name("agent", own_names[member.name]),
+            prompt=f"{member.prompt.rstrip()}\n\nIn this pod {called}." if member.prompt else None,
+        )
+        for member in members
+    ]

@@ -1,4 +1,4 @@
-"""A project: what every task of one undertaking is told, and where its code is. Pure."""
+"""A project: the text that all its tasks get, and where its code is. Pure."""
 
 import re
 from typing import Annotated
@@ -7,6 +7,7 @@ from pydantic import AfterValidator, ValidationInfo, field_validator
 
 from bullpen.errors import BullpenError
 from bullpen.model.fields import Block, Text
+from bullpen.model.landing import LandingRules
 from bullpen.model.names import check_name
 
 # Others (`ext::`, or a remote helper's name) make git execute what stands behind them, and a host
@@ -55,6 +56,7 @@ class Project(Block):
     prompt: Text
     repo: Annotated[str, AfterValidator(check_repository)] | None = None
     workdir: Annotated[str, AfterValidator(check_directory)] | None = None
+    landing: LandingRules | None = None
 
     @field_validator("workdir")
     @classmethod

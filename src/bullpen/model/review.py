@@ -1,9 +1,8 @@
-"""What the reviewer is asked, and what its answer means. Pure.
+"""The reviewer's prompt, and how its answer is read. Pure.
 
-The request that it judges was written by an agent, perhaps after reading what others wrote to
-mislead it. So it is handed over as data between two lines that nobody could know, in plain ASCII
-without line breaks, and the verdict is taken from one place alone, in one form alone. Whatever is
-not exactly that means: ask the person.
+An agent wrote the request, perhaps after it read a text that was made to mislead it. So the
+request is put between two random lines, as ASCII without line breaks. The verdict is read from
+one field, in one form. Anything else means: ask the person.
 """
 
 import json
@@ -13,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from bullpen.model.approval import Request
+from bullpen.model.approval import ToolRequest
 
 Word = Literal["ALLOW", "DENY", "ASK_USER"]
 
@@ -61,7 +60,7 @@ CUT = (
 
 
 @dataclass(frozen=True)
-class Question:
+class ReviewPrompt:
     """What is sent. `is_whole`: nothing was left out."""
 
     text: str
@@ -70,7 +69,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came back. `is_said`: by the reviewer, and not for want of an answer from it."""
+    """The reviewer's decision. `is_said` is false if it gave no usable answer."""
 
     word: Word
     reason: str
@@ -82,7 +81,7 @@ def system_prompt(instructions: str) -> str:
     return SYSTEM + instructions.strip() + "\n"
 
 
-def make_question(request: Request, cwd: str, new_fence: Callable[[], str]) -> Question:
+def make_question(request: ToolRequest, cwd: str, new_fence: Callable[[], str]) -> ReviewPrompt:
     """The request as fenced data. `new_fence` gives a random line each time it is called."""
     data = {"tool": request.tool, "working_directory": cwd, "input": request.input}
     # Claude Code puts the file of an `@path` in a prompt beside it, outside of any fence.
@@ -90,13 +89,13 @@ def make_question(request: Request, cwd: str, new_fence: Callable[[], str]) -> Q
     fence = new_fence()
     while fence in text:
         fence = new_fence()
-    shown = text[:SHOWN_CHARACTERS]
-    is_whole = shown == text
-    note = WHOLE if is_whole else CUT.format(shown=len(shown), total=len(text))
-    return Question(PROMPT.format(fence=fence, note=note, data=shown), is_whole)
+    part = text[:SHOWN_CHARACTERS]
+    is_whole = part == text
+    note = WHOLE if is_whole else CUT.format(shown=len(part), total=len(text))
+    return ReviewPrompt(PROMPT.format(fence=fence, note=note, data=part), is_whole)
 
 
-class _Said(BaseModel):
+class _Answer(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     verdict: Word
@@ -106,34 +105,34 @@ class _Said(BaseModel):
 def read_verdict(output: bytes, is_whole: bool) -> Verdict:
     """The verdict in what the program printed."""
     try:
-        result = json.loads(output.decode(), object_pairs_hook=_no_twins)
+        result = json.loads(output.decode(), object_pairs_hook=_refuse_duplicate_keys)
     except (ValueError, RecursionError):
-        return not_said("its answer was no JSON")
+        return no_verdict("its answer was no JSON")
     if not isinstance(result, dict) or result.get("type") != "result":
-        return not_said("its answer was no result")
+        return no_verdict("its answer was no result")
     if result.get("is_error") is not False or result.get("subtype") != "success":
-        return not_said("it failed")
+        return no_verdict("it failed")
     try:
-        said = _Said.model_validate(result.get("structured_output"))
+        answer = _Answer.model_validate(result.get("structured_output"))
     except ValidationError:
-        return not_said("its answer was no verdict")
-    verdict = Verdict(said.verdict, _one_line(said.reason))
+        return no_verdict("its answer was no verdict")
+    verdict = Verdict(answer.verdict, _one_line(answer.reason))
     if verdict.word == "ALLOW" and not is_whole:
         return replace(verdict, word="ASK_USER", reason="too long to be judged as a whole")
     return verdict
 
 
-def not_said(why: str) -> Verdict:
+def no_verdict(why: str) -> Verdict:
     """No verdict is no permission."""
     return Verdict("ASK_USER", f"nothing usable ({why})", is_said=False)
 
 
-def _no_twins(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicate_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """A key that is there twice would let the second verdict speak over the first."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise ValueError("a key is there twice")
-    return found
+    return fields
 
 
 def _one_line(text: str) -> str:

@@ -1,7 +1,7 @@
-"""A role: what a person writes down once about one kind of agent.
+"""A role: the YAML file about one kind of agent, as a type.
 
-Pure. Rules between fields are validators of the later field, not of the whole
-model, because those would be silent as long as any other field is wrong.
+Pure. Rules between fields are validators of the later field, not of the whole model: those do
+not run as long as any other field is wrong.
 """
 
 import re
@@ -126,12 +126,12 @@ TOOLS = {
 
 
 def _check_rule(rule: str) -> str:
-    found = RULE.fullmatch(rule)
-    tool = found[1] if found else ""
+    match = RULE.fullmatch(rule)
+    tool = match[1] if match else ""
     if rule.startswith("mcp__"):
         if MCP_RULE.fullmatch(rule) is None:
             raise ValueError(f'"{rule}" is no rule · mcp__server, mcp__server__tool')
-    elif found is None:
+    elif match is None:
         raise ValueError(f'"{rule}" is no rule · Tool or Tool(pattern), e.g. Bash(git push:*)')
     elif TOOLS.get(tool.lower(), tool) != tool:
         raise ValueError(f'"{tool}" is no tool · did you mean {TOOLS[tool.lower()]}?')
@@ -141,7 +141,7 @@ def _check_rule(rule: str) -> str:
 Rules = Annotated[tuple[Annotated[str, AfterValidator(_check_rule)], ...], Strict(False)]
 
 
-class Reviewer(Block):
+class ReviewerSettings(Block):
     """The model that judges what no rule decides; on when it has instructions."""
 
     enabled: bool | None = None
@@ -165,7 +165,7 @@ class Permissions(Block):
 
     allow: Rules = ()
     deny: Rules = ()
-    agent: Reviewer = Reviewer()
+    agent: ReviewerSettings = ReviewerSettings()
 
 
 class Heartbeat(Block):
@@ -200,9 +200,10 @@ class Worktree(Block):
     use_detached_head: bool = False
     copy_globs: Globs = Field(default=(), alias="copy")  # `copy` is a method of every model
     setup: Text | None = None
+    ports: Annotated[int, Field(ge=0, le=100)] = 0  # so many of its own
 
 
-class Sandbox(Block):
+class SandboxSettings(Block):
     """What the agent can reach; `enabled` unset: on for tasks, off in a terminal."""
 
     enabled: bool | None = None
@@ -234,7 +235,7 @@ class ShortHook(Block):
 
 
 class EngineHook(Block):
-    """One action in the engine's own form; what else it holds is the engine's affair."""
+    """One action in the engine's own form; other keys are passed to the engine unchecked."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -282,6 +283,17 @@ def _words(value: object) -> object:
     return shlex.split(value) if isinstance(value, str) else value
 
 
+RestartRule = Literal["always", "on-failure", "never"]  # what `hub/revive.py` does by itself
+
+
+OrphansRule = Literal["keep", "stop", "adopt"]  # what `hub/tree/orphans.py` does with children
+
+
+def _unset(value: object) -> object:
+    """An empty text is the default, as a line that was only emptied means it."""
+    return None if value == "" else value
+
+
 class Role(Block):
     """One role file. The order here is the order in which people see the fields."""
 
@@ -291,8 +303,8 @@ class Role(Block):
     command: Annotated[tuple[Text, ...], BeforeValidator(_words), Strict(False)] = Field(
         default=(), validate_default=True
     )
-    deliver: Literal["lines"] | None = None
-    model: Word | None = None
+    deliver: Literal["lines", "lines-from-agents"] | None = None
+    model: Annotated[Word | None, BeforeValidator(_unset)] = None
     permission_mode: str | None = None
     system_prompt: Text | None = None
     instructions: Text | None = None
@@ -301,7 +313,7 @@ class Role(Block):
     permissions: Permissions = Permissions()
     heartbeat: Heartbeat = Heartbeat()
     worktree: Worktree = Worktree()
-    sandbox: Sandbox = Sandbox()
+    sandbox: SandboxSettings = SandboxSettings()
     hooks: dict[str, Annotated[tuple[Hook, ...], Strict(False)]] = Field(default_factory=dict)
     settings: dict[Annotated[str, AfterValidator(_check_setting)], Any] = Field(
         default_factory=dict
@@ -310,6 +322,8 @@ class Role(Block):
     capabilities: Annotated[tuple[Literal["delegate"], ...], Strict(False)] = ()
     labels: Labels = Field(default_factory=dict)
     may_grant: RoleName | None = None
+    restart: RestartRule = "never"
+    orphans: OrphansRule = "adopt"
     budget: Budget = Budget()
 
     @field_validator("command")

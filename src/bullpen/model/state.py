@@ -1,20 +1,15 @@
-"""What an agent is doing: the states, what was observed, and how one follows from the other.
+"""What an agent is doing: states, and the observations that they rest on.
 
-Pure. `fold` is the only place where a state comes from. Nothing follows from silence or
-from time that passed: where evidence is missing the state is `unknown` and says what is
-missing. An end is final for its run; a new run begins with `launched`.
+Pure. Every state comes from `fold` (`model/fold.py`). Where evidence is missing the state is
+`unknown` and says what is missing.
 """
 
-import time
 from typing import Annotated, Literal, assert_never
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
-
-class Value(BaseModel):
-    """Immutable; keys of a later version are passed over."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
+from bullpen.clock import local_time
+from bullpen.model.value import Value
 
 
 class Starting(Value):
@@ -24,14 +19,24 @@ class Starting(Value):
 
 
 class Idle(Value):
-    """Waits for something to do; or, told so by the model's API, for its limit to be reset."""
+    """Waits for input or, with `limited_until`, for its rate limit to be reset. `failed`: why its
+    last turn did not get an answer; until the next begins."""
 
     state: Literal["idle"] = "idle"
     limited_until: float | None = None
+    failed: str = ""
 
 
 # What a working agent does while no tool runs; `review`: its tool waits for the reviewer.
-Doing = Literal["", "thinking", "review", "compacting", "retrying", "rate-limited"]
+Doing = Literal[
+    "",
+    "thinking",
+    "review",
+    "compacting",
+    "retrying",
+    "rate-limited",
+    "waiting for children",
+]
 
 
 class Working(Value):
@@ -44,19 +49,35 @@ class Working(Value):
 
 
 class Blocked(Value):
-    """Cannot go on without a person."""
+    """Cannot go on without a person. `dialog`: one of the program's own, at its start; `tool` is
+    then what that is about."""
 
     state: Literal["blocked"] = "blocked"
-    on: Literal["permission", "question"]
+    on: Literal["permission", "question", "dialog"]
     tool: str = ""
 
 
+class Errored(Value):
+    """A task agent that cannot work, and why. Until it is started again."""
+
+    state: Literal["error"] = "error"
+    reason: str
+
+
+class Draining(Value):
+    """A task agent that takes no more tasks. It leaves when the task it has is over."""
+
+    state: Literal["draining"] = "draining"
+
+
 class Exited(Value):
-    """Its program has ended, with a code or by a signal."""
+    """Its program has ended, with a code or by a signal. `unasked`: by one that came from
+    elsewhere, as when memory ran out; nobody had stopped it here."""
 
     state: Literal["exited"] = "exited"
     code: int | None = None
     signal: int | None = None
+    unasked: bool = False
 
 
 class Lost(Value):
@@ -64,6 +85,17 @@ class Lost(Value):
 
     state: Literal["lost"] = "lost"
     reason: str
+
+
+# `terminated`: its holder was told to end, as by a machine that goes down. `killed`: with its home.
+CutBy = Literal["reboot", "terminated", "killed"]
+
+
+class Interrupted(Value):
+    """Ended from outside, by nothing that it did and by no `stop`."""
+
+    state: Literal["ended"] = "ended"
+    reason: CutBy
 
 
 class Unknown(Value):
@@ -74,13 +106,25 @@ class Unknown(Value):
 
 
 State = Annotated[
-    Starting | Idle | Working | Blocked | Exited | Lost | Unknown, Field(discriminator="state")
+    Starting
+    | Idle
+    | Working
+    | Blocked
+    | Errored
+    | Draining
+    | Exited
+    | Lost
+    | Interrupted
+    | Unknown,
+    Field(discriminator="state"),
 ]
-Ended = Exited | Lost
+Ended = Exited | Lost | Interrupted
+# How far a task agent is; `Idle`: it takes tasks.
+Stage = Annotated[Starting | Idle | Errored | Draining, Field(discriminator="state")]
 
 
 class Evidence(Value):
-    """What one source said last, and when."""
+    """The latest report of one source, and its time."""
 
     source: str
     says: str
@@ -88,8 +132,10 @@ class Evidence(Value):
 
 
 class View(Value):
-    """A state with what it rests on, and the last word of each rung of evidence: the engine's
-    state file, its hooks (`told`), its telemetry (`hint`)."""
+    """A state, its evidence, and the latest report of each kind of source (rung): the engine's
+    state file (`filed`), its hooks (`told`), its telemetry (`hint`). Of a task agent also its
+    stage, which the hub decides; of others that is None. Stored with events: the names of fields
+    stay."""
 
     run: str
     state: State
@@ -102,10 +148,29 @@ class View(Value):
     told_at: float = 0.0
     hint: State | None = None
     hint_at: float = 0.0
+    stage: Stage | None = None
+    idle_since: float = 0.0  # while the next hub looks for the engine of one that was idle
 
     @property
     def is_over(self) -> bool:
         return isinstance(self.state, Ended)
+
+    @property
+    def has_reported(self) -> bool:
+        """Whether its engine has said anything of itself in this run."""
+        return self.told is not None or self.filed is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is a task agent that takes tasks."""
+        return isinstance(self.stage, Idle) and not self.is_over
+
+    @property
+    def is_working(self) -> bool:
+        """Also while its stage hides that: a task agent that drains works on its last task."""
+        if self.stage is None or self.is_over:
+            return isinstance(self.state, Working)
+        return isinstance(self.told, Working)
 
 
 VIEW = TypeAdapter(View)
@@ -120,9 +185,9 @@ class Launched(Value):
     run: str
 
 
-class Held(Value):
-    """A holder has the program. `missing`: what is unknown until the engine speaks; empty
-    when the engine is going to say by itself when it is ready."""
+class HolderRunning(Value):
+    """A holder runs the program. `missing`: what is unknown until the engine reports; empty if
+    the engine reports by itself when it is ready."""
 
     at: float
     holder: int
@@ -130,11 +195,21 @@ class Held(Value):
     missing: str = ""
 
 
+class ScreenSeen(Value):
+    """What the program's screen shows: a dialog of its own, or none (empty). `missing`: as of
+    `HolderRunning`."""
+
+    at: float
+    dialog: str = ""
+    missing: str = ""
+
+
 Rung = Literal["file", "hook", "telemetry"]
 
 
-class Told(Value):
-    """The engine said so itself, by `source`. Of a state file only the newest is ever read."""
+class EngineReport(Value):
+    """The engine itself reported a state, by `source`. Of a state file only the newest content
+    is read."""
 
     at: float
     source: str
@@ -143,156 +218,78 @@ class Told(Value):
     rung: Rung = "hook"
 
 
-class Ran(Value):
-    """The program ended."""
+class Staged(Value):
+    """The hub says how far a task agent is."""
+
+    at: float
+    says: str
+    stage: Stage
+
+
+class ProgramEnded(Value):
+    """The program ended. `unasked`: as of `Exited`."""
 
     at: float
     code: int | None = None
     signal: int | None = None
+    unasked: bool = False
 
 
-class Gone(Value):
+class HolderGone(Value):
     """The holder is proved gone, and left no record."""
 
     at: float
     reason: str
 
 
-class Silent(Value):
+class RunCut(Value):
+    """The holder is proved gone, left no record, and what ended it is known."""
+
+    at: float
+    reason: CutBy
+
+
+class HolderSilent(Value):
     """The holder cannot be asked, and is not proved gone."""
 
     at: float
     reason: str
 
 
-Observation = Launched | Held | Told | Ran | Gone | Silent
+Later = (
+    HolderRunning
+    | EngineReport
+    | ScreenSeen
+    | Staged
+    | ProgramEnded
+    | HolderGone
+    | RunCut
+    | HolderSilent
+)
+Observation = Launched | Later
 
+CUT_BY: dict[CutBy, str] = {
+    "reboot": "a restart of the machine",
+    "terminated": "SIGTERM to its holder: a shutdown, a log-out, or a person",
+    "killed": "bullpen kill --all",
+}
+HUB = "hub"
 PROCESS = "process"
 STATE_FILE = "engine state file"
 TELEMETRY = "telemetry"
-OTHERS = (PROCESS, STATE_FILE, TELEMETRY)
+SCREEN = "screen"
+OTHERS = (HUB, PROCESS, STATE_FILE, TELEMETRY, SCREEN)
 
 
-def fold(view: View | None, seen: Observation) -> View:
-    """The view after one more observation."""
-    if isinstance(seen, Launched):
-        note = Evidence(source="hub", says="asked to start", at=seen.at)
-        return View(
-            run=seen.run, state=Starting(), since=seen.at, decided_by="hub", evidence=(note,)
-        )
-    if view is None:
-        raise ValueError("the first observation of a run is that it was launched")
-    if view.is_over:
-        return view  # a late hook of a dead program changes nothing
-    if isinstance(seen, Told):
-        return _after_told(view, seen)
-    if isinstance(seen, Held):
-        return _after_held(view, seen)
-    state, says = _fate(seen)
-    return _moved(_noted(view, PROCESS, says, seen.at), state, PROCESS, seen.at)
-
-
-def _after_told(view: View, seen: Told) -> View:
-    match seen.rung:
-        case "file":
-            told = {"filed": seen.state, "filed_at": seen.at}
-        case "hook":
-            if seen.at < view.told_at:
-                return view  # overtaken by a newer fact on its way here
-            told = {"told": seen.state, "told_at": seen.at}
-        case "telemetry":
-            if seen.at < view.hint_at:
-                return view
-            told = {"hint": seen.state, "hint_at": seen.at}
+def was_interrupted(state: State) -> bool:
+    """Whether it ended by nothing that it did, and by nobody here."""
+    match state:
+        case Interrupted(reason=reason):
+            return reason != "killed"
+        case Exited(unasked=unasked):
+            return unasked
         case _:
-            assert_never(seen.rung)
-    noted = _noted(view, seen.source, seen.says, seen.at).model_copy(update=told)
-    return _weighed(noted, seen.at)
-
-
-def _after_held(view: View, seen: Held) -> View:
-    says = f"alive, pid {seen.child} in holder {seen.holder}"
-    noted = _noted(view, PROCESS, says, seen.at)
-    if view.told is not None or view.filed is not None:  # and was out of reach meanwhile
-        return _weighed(noted, max(view.told_at, view.filed_at))
-    state = Unknown(missing=seen.missing) if seen.missing else Starting()
-    return _moved(noted, state, PROCESS, seen.at)
-
-
-def _weighed(view: View, at: float) -> View:
-    """The state that follows from all that the engine said, and the rung that decides it."""
-    state, decides = weigh(view)
-    if state is None:
-        return view
-    source = {"file": STATE_FILE, "hook": _teller(view.evidence, view.told_at)}.get(
-        decides, TELEMETRY
-    )
-    return _moved(view, state, source, at)
-
-
-def weigh(view: View) -> tuple[State | None, Rung]:
-    """Of the three rungs, the one that decides. The state file is right after an interrupt and
-    a refusal, which fire no hook; hooks know the tool, and are the first to know of a question;
-    telemetry only says more about work that the others agree on."""
-    state, decides = _file_and_hook(view)
-    if (
-        isinstance(state, Working)
-        and isinstance(view.hint, Working)
-        and view.hint_at > max(view.told_at, view.filed_at)
-    ):
-        return view.hint, "telemetry"
-    return state, decides
-
-
-def _file_and_hook(view: View) -> tuple[State | None, Rung]:
-    match view.filed:
-        case None:
-            return view.told, "hook"
-        case Working():
-            return _while_busy(view.filed, view.told, view.told_at > view.filed_at)
-        case Blocked():
-            return _while_waiting(view.filed, view.told)
-        case _:
-            return (view.told if isinstance(view.told, Idle) else view.filed), "file"
-
-
-def _while_busy(filed: Working, told: State | None, is_told_later: bool) -> tuple[State, Rung]:
-    match told:
-        case Blocked() if is_told_later:
-            # The file says it a moment later; in a headless run it never does.
-            return told, "hook"
-        case Blocked(tool=tool):
-            return Working(tool=tool), "file"  # answered in the terminal
-        case Working(doing="review", tool=tool) if not is_told_later:
-            return Working(tool=tool), "file"
-        case Working():
-            return told, "file"
-        case _:
-            return filed, "file"
-
-
-def _while_waiting(filed: Blocked, told: State | None) -> tuple[State, Rung]:
-    match told:
-        case Working(doing="review"):
-            return told, "hook"  # its dialog is open, but nobody has to answer yet
-        case Working(tool=tool) | Blocked(tool=tool):
-            return filed.model_copy(update={"tool": tool}), "file"
-        case _:
-            return filed, "file"
-
-
-def _fate(seen: Ran | Gone | Silent) -> tuple[State, str]:
-    """What became of the process, and the words for it."""
-    match seen:
-        case Ran(code=code, signal=signal):
-            says = f"ended by signal {signal}" if signal else f"ended with {code}"
-            return Exited(code=code, signal=signal), says
-        case Gone(reason=reason):
-            return Lost(reason=reason), f"gone: {reason}"
-        case Silent(reason=reason):
-            return Unknown(missing=reason), reason
-        case _:
-            assert_never(seen)
+            return isinstance(state, Lost)
 
 
 def words(state: State) -> str:
@@ -305,46 +302,31 @@ def _detail(state: State) -> str:
     match state:
         case Working():
             return _doing(state)
-        case Idle(limited_until=until) if until is not None:
-            return f"rate-limited until {_clock(until)}"
+        case Idle():
+            return _resting(state)
         case Blocked(on=on, tool=tool):
             return f"{on}: {tool}" if tool else on
         case Exited(code=code, signal=signal):
             return f"signal {signal}" if signal else str(code)
-        case Lost(reason=text) | Unknown(missing=text):
-            return text
-        case Starting() | Idle():
+        case (
+            Errored(reason=why) | Lost(reason=why) | Interrupted(reason=why) | Unknown(missing=why)
+        ):
+            return why
+        case Starting() | Draining():
             return ""
         case _:
             assert_never(state)
+
+
+def _resting(state: Idle) -> str:
+    if state.limited_until is not None:
+        return f"rate-limited until {local_time(state.limited_until)}"
+    return f"failed: {state.failed}" if state.failed else ""
 
 
 def _doing(state: Working) -> str:
     if state.doing == "review":
         return f"review: {state.tool}"
     if state.doing == "rate-limited" and state.until is not None:
-        return f"rate-limited until {_clock(state.until)}"
+        return f"rate-limited until {local_time(state.until)}"
     return state.tool or state.doing
-
-
-def _noted(view: View, source: str, says: str, at: float) -> View:
-    """With that evidence in place of what the same source said before."""
-    others = tuple(item for item in view.evidence if item.source != source)
-    return view.model_copy(
-        update={"evidence": (*others, Evidence(source=source, says=says, at=at))}
-    )
-
-
-def _moved(view: View, state: State, decided_by: str, at: float) -> View:
-    since = view.since if state == view.state else at
-    return view.model_copy(update={"state": state, "since": since, "decided_by": decided_by})
-
-
-def _teller(evidence: tuple[Evidence, ...], at: float) -> str:
-    """Who said last what hooks say."""
-    told = [item for item in evidence if item.at == at and item.source not in OTHERS]
-    return told[-1].source if told else PROCESS
-
-
-def _clock(at: float) -> str:
-    return time.strftime("%H:%M", time.localtime(at))

@@ -1,24 +1,22 @@
-"""A task: one prompt given to an agent, with an end. What was asked, and how it stands.
+"""A task: one prompt for an agent, with an end. The request, and the status of the task.
 
-Pure. A task has turns (the prompt, and each one that continues it) and every turn has runs: one,
-or more if the model's API failed in between. How it moves is in `task_moves`, how it is shown in
-`task_shown`. Values of its environment are not here: they lie in a private file.
+Pure. A task has turns (the prompt, and each one that continues it). A turn has runs: one, or more
+if the model's API failed. Moves are in `task_moves`, the API's form in `task_shown`. Values of
+its environment are not here: they are in a private file.
 """
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
 from bullpen.errors import BullpenError
-from bullpen.model.fields import Labels, RoleName
+from bullpen.model.fields import AgentName, Labels, RoleName
 from bullpen.model.role import Budget, Variable
-from bullpen.model.state import Value
+from bullpen.model.value import Value
 
 MOST_PROMPT = 1 << 20
-TIMEOUT_SECONDS = 30 * 60.0
 MOST_SECONDS = 7 * 86400.0
-OPEN_SECONDS = 3600.0
 RETRIES = 3
 PREVIEW_CHARACTERS = 80
 TASK_ID = r"^t-[0-9a-f]{12}$"
@@ -31,17 +29,32 @@ Prompt = Annotated[
 Line = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]+$")]
 Plain = Annotated[str, Field(max_length=1 << 17, pattern=r"^[^\x00]*$")]
 Word = Annotated[str, Field(max_length=200, pattern=r"^[^\s\x00-][^\s\x00]*$")]
-ErrorType = Literal[
-    "timeout", "sandbox_error", "claude_error", "rate_limit", "budget", "lost", "setup_failed"
+OLD_WORDS = {"claude_error": "engine_error"}  # in databases of before, and for old callers
+
+
+def _today(word: object) -> object:
+    """The word of today for an old one."""
+    return OLD_WORDS.get(word, word) if isinstance(word, str) else word
+
+
+ErrorType = Annotated[
+    Literal[
+        "timeout", "sandbox_error", "engine_error", "rate_limit", "budget", "lost", "setup_failed"
+    ],
+    BeforeValidator(_today),
 ]
-Fault = Literal["", "claude_error", "rate_limit", "budget", "cancelled", "lost", "sandbox_error"]
+Fault = Annotated[
+    Literal["", "engine_error", "rate_limit", "budget", "timeout", "cancelled", "killed", "lost"]
+    | Literal["sandbox_error"],
+    BeforeValidator(_today),
+]
 
 
 # ── what is asked ────────────────────────────────────────────────────────────
 
 
 class Context(Value):
-    """A project, told along with the task."""
+    """A project, given to the model with the task."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,32 +79,49 @@ class Wish(Value):
     repo: Line | None = None
     worktree: Line | None = None
     budget: Budget | None = None
+    sandboxed: Literal["required"] | None = None
 
 
 RequestKey = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
-class Asked(Wish):
+class TaskRequest(Wish):
     """The body of `POST /task`. The same `request` asked twice is one task."""
 
     env: dict[Variable, Plain] = Field(default_factory=dict)
     request: RequestKey | None = None
 
 
-class Offered(Asked):
-    """The body of `POST /tasks`: for whichever idle agent fits."""
+class QueuedTaskRequest(TaskRequest):
+    """The body of `POST /tasks`: for whichever idle agent fits, or for one when it is free. With
+    `fleet` for those of all machines."""
 
+    agent: AgentName | None = None
     role: RoleName | None = None
     labels: Labels = Field(default_factory=dict)
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    fleet: bool = False
 
 
-def check_places(wish: Wish) -> None:
-    """At most one way to say where; a branch belongs to a repository."""
-    given = [name for name in ("session_id", "workdir", "repo") if getattr(wish, name) is not None]
-    if len(given) > 1:
+def check_fleet(request: QueuedTaskRequest) -> None:
+    """Refuse what means something on this machine alone, or would lie in the server for others to
+    read."""
+    alone = ("agent", "session_id", "workdir", "project", "keep_open", "env", "priority")
+    if named := [name for name in alone if getattr(request, name)]:
+        raise BullpenError(f"a task for the fleet cannot have {', '.join(named)}")
+    if request.repo is not None and not request.repo.startswith(("/", "~/")):
         raise BullpenError(
-            f"only one of session_id, workdir and repo says where a task works, not {given}"
+            "a task for the fleet takes its repository from here",
+            hint="clone it, and name that directory",
+        )
+
+
+def check_directory(wish: Wish) -> None:
+    """Refuse a wish that names more than one directory, or a branch without a repository."""
+    ways = [name for name in ("session_id", "workdir", "repo") if getattr(wish, name) is not None]
+    if len(ways) > 1:
+        raise BullpenError(
+            f"only one of session_id, workdir and repo says where a task works, not {ways}"
         )
     if (wish.worktree is None) != (wish.repo is None):
         raise BullpenError(
@@ -117,12 +147,15 @@ class Error(Value):
 
 
 class Queued(Value):
-    """Acknowledged, not begun: it waits for an agent, for its directory, for its set-up."""
+    """It waits for an agent, for its directory, for its set-up; after a run that met a rate limit,
+    for the end of that limit."""
 
     state: Literal["queued"] = "queued"
+    limits: int = 0  # that this turn has met so far
+    due: float = 0.0  # when the last of them ends
 
 
-class Working(Value):
+class TaskWorking(Value):
     """A run is under way, or one is due at `due`."""
 
     state: Literal["working"] = "working"
@@ -130,6 +163,7 @@ class Working(Value):
     turn_started: float
     attempt: int = 1  # of this turn
     due: float = 0.0
+    limits: int = 0  # rate limits that this turn has met
 
 
 class Resting(Value):
@@ -140,7 +174,7 @@ class Resting(Value):
 
 
 class Cancelling(Value):
-    """Told to end; its run is not over yet."""
+    """Asked to end; its run is not over yet."""
 
     state: Literal["cancelling"] = "cancelling"
     since: float
@@ -161,13 +195,14 @@ class Failed(Value):
 
 
 class Cancelled(Value):
-    """Over, because somebody asked; what was said until then is kept."""
+    """Over by request; its output until then is kept. `killed`: with everything of the home."""
 
     state: Literal["cancelled"] = "cancelled"
+    reason: Literal["", "killed"] = ""
 
 
 Status = Annotated[
-    Queued | Working | Resting | Cancelling | Completed | Failed | Cancelled,
+    Queued | TaskWorking | Resting | Cancelling | Completed | Failed | Cancelled,
     Field(discriminator="state"),
 ]
 STATES = ("queued", "working", "idle", "completed", "failed", "cancelling", "cancelled")
@@ -188,6 +223,22 @@ class Run(Value):
     input_tokens: int = 0
     output_tokens: int = 0
     usd: float = 0.0
+    is_untold: bool = False  # a model worked, and nobody told what it cost
+
+
+class Giver(Value):
+    """The agent that gave a task: its name, when it was first started, and the task that it did;
+    the role that nobody may exceed who takes it (as that pod has it), if there is one."""
+
+    name: str
+    born: str
+    task: str = ""  # empty: it was in a terminal
+    may_grant: str = ""
+    pod: str = ""
+
+    def is_same(self, other: "Giver") -> bool:
+        """Whether what one gave is the other's own."""
+        return (self.name, self.born, self.task) == (other.name, other.born, other.task)
 
 
 class Task(Value):
@@ -197,11 +248,15 @@ class Task(Value):
     agent: str = ""  # empty: whoever is free
     session_id: str
     request: str = ""
+    director: str = ""  # that gave it; empty: the owner did, or an agent
+    giver: Giver | None = None
     wish: Wish
     env_names: tuple[str, ...] = ()
     role: str = ""
     labels: dict[str, str] = Field(default_factory=dict)
     priority: int = 0
+    fleet: bool = False  # it waits for agents of all machines
+    taken_by: str = ""  # HOST/AGENT of the fleet that does it, or did
     created: float
     started: float | None = None
     ended: float | None = None
@@ -214,6 +269,7 @@ class Task(Value):
     base: str = ""  # the commit that its directory was at
     before: str = ""  # the tree of what was changed there and not committed
     commits: tuple[str, ...] = ()
+    commit_count: int = 0  # of all; 0 in tasks of an earlier version
     warnings: tuple[str, ...] = ()
 
     @property

@@ -1,6 +1,6 @@
-"""How a task moves from one state to the next, and when it has to end.
+"""How a task moves from one status to the next, and when it has to end.
 
-Pure. Each move makes another value and is one event; moves that do not exist raise.
+Pure. Each move returns a new value and is one event; a move that is not allowed raises.
 """
 
 from typing import Any
@@ -20,15 +20,17 @@ from bullpen.model.task import (
     Run,
     Status,
     Task,
-    Working,
+    TaskWorking,
 )
+from bullpen.text import seconds_text
 
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
+MOST_LIMITS = 10  # a turn that meets more rate limits has failed
 
 MOVES: dict[type[Any], tuple[type[Any], ...]] = {
-    Queued: (Working, Failed, Cancelled),
-    Working: (Working, Resting, Completed, Failed, Cancelling),
-    Resting: (Working, Completed, Failed, Cancelled),
+    Queued: (TaskWorking, Failed, Cancelling, Cancelled),
+    TaskWorking: (TaskWorking, Queued, Resting, Completed, Failed, Cancelling, Cancelled),
+    Resting: (TaskWorking, Completed, Failed, Cancelled),
     Cancelling: (Cancelled,),
     Completed: (),
     Failed: (),
@@ -45,10 +47,11 @@ def move(task: Task, status: Status, at: float, **more: Any) -> Task:
 
 
 def begin(task: Task, at: float) -> Task:
-    """Its first run is to start."""
+    """Its next run is to start: the first, or the one after a rate limit."""
     if not isinstance(task.status, Queued):
         raise ValueError(f"a task that is {task.state} has begun")
-    return move(task, Working(run=1, turn_started=at), at, started=at)
+    working = TaskWorking(run=_next_run(task), turn_started=at, limits=task.status.limits)
+    return move(task, working, at, started=task.started or at)
 
 
 def go_on(task: Task, prompt: str, at: float, request: str = "") -> Task:
@@ -56,9 +59,12 @@ def go_on(task: Task, prompt: str, at: float, request: str = "") -> Task:
     if request and request in task.requests:
         return task
     refuse_unless_open(task)
-    run = task.runs[-1].number + 1 if task.runs else 1
     more = {"turns": (*task.turns, prompt), "requests": (*task.requests, request)}
-    return move(task, Working(run=run, turn_started=at), at, **more)
+    return move(task, TaskWorking(run=_next_run(task), turn_started=at), at, **more)
+
+
+def _next_run(task: Task) -> int:
+    return task.runs[-1].number + 1 if task.runs else 1
 
 
 def end(task: Task, at: float, request: str = "") -> Task:
@@ -70,17 +76,40 @@ def end(task: Task, at: float, request: str = "") -> Task:
 
 
 def cancel(task: Task, at: float) -> Task:
-    """What runs is told to end first; what does not is over at once. Asked twice, the first
-    counts."""
+    """A task that runs is asked to end first; one that does not run is over at once. Of two
+    requests the first counts."""
     match task.status:
         case Cancelling():
             return task
-        case Working():
+        case Queued() | TaskWorking() if task.fleet:
+            return move(task, Cancelling(since=at, run=0), at)
+        case TaskWorking():
             return move(task, Cancelling(since=at, run=task.status.run), at)
         case Queued() | Resting():
             return move(task, Cancelled(), at)
         case _:
             raise already_over(task)
+
+
+def take_elsewhere(task: Task, taken_by: str, at: float, *warnings: str) -> Task:
+    """An agent of the fleet has taken it; with nobody's name it was given back."""
+    task = task.model_copy(update={"taken_by": taken_by, "warnings": warnings})
+    match task.status:
+        case Queued() if taken_by:
+            working = TaskWorking(run=1, turn_started=at)
+            return move(task, working, at, started=task.started or at)
+        case TaskWorking() if not taken_by:
+            return move(task, Queued(), at)
+        case _:
+            return task
+
+
+def end_elsewhere(task: Task, status: Final, taken_by: str, at: float, **more: Any) -> Task:
+    """An agent of the fleet has done it: before one knew who, or before it could be cancelled."""
+    task = take_elsewhere(task, taken_by, at)
+    if isinstance(task.status, Cancelling):
+        return task.model_copy(update={"status": status, "ended": at, **more})
+    return move(task, status, at, **more)
 
 
 def fail(task: Task, kind: ErrorType, message: str, at: float, **more: Any) -> Task:
@@ -89,26 +118,40 @@ def fail(task: Task, kind: ErrorType, message: str, at: float, **more: Any) -> T
 
 
 def after_run(
-    task: Task, run: Run, text: str, *, stays_open: bool, retries: int, chance: float
+    task: Task,
+    run: Run,
+    text: str,
+    *,
+    stays_open: bool,
+    retries: int,
+    chance: float,
+    limited_until: float | None = None,
 ) -> Task:
-    """What a run that ended by itself, or after a cancel, leads to. `chance` is in [0, 1)."""
+    """What a run that ended by itself, or after a cancel, leads to. `chance` is in [0, 1). One that
+    met a rate limit goes back to the queue, until `limited_until`."""
     at, runs = run.ended, (*task.runs, run)
     output = text if text or not run.fault else task.output
+    if run.fault == "killed":
+        return move(task, Cancelled(reason="killed"), at, runs=runs, output=output)
     if isinstance(task.status, Cancelling):
         return move(task, Cancelled(), at, runs=runs, output=output)
-    assert isinstance(task.status, Working)
+    assert isinstance(task.status, TaskWorking)
     if not run.fault:
         status: Status = Resting(since=at) if stays_open else Completed()
         return move(task, status, at, runs=runs, output=output)
     if run.is_retryable and task.status.attempt <= retries:
-        again = Working(
+        again = TaskWorking(
             run=run.number + 1,
             turn_started=task.status.turn_started,
             attempt=task.status.attempt + 1,
             due=at + wait_seconds(task.status.attempt, chance),
+            limits=task.status.limits,
         )
         return move(task, again, at, runs=runs, output=output)
-    kind: ErrorType = "claude_error" if run.fault == "cancelled" else run.fault
+    if limited_until is not None and task.status.limits < MOST_LIMITS:
+        waiting = Queued(limits=task.status.limits + 1, due=limited_until)
+        return move(task, waiting, at, runs=runs, output=output)
+    kind: ErrorType = "engine_error" if run.fault == "cancelled" else run.fault
     return fail(task, kind, run.why or "it ended without a result", at, runs=runs, output=output)
 
 
@@ -152,10 +195,10 @@ def verdict(
 ) -> tuple[ErrorType, str] | None:
     """Why its turn may go on no longer; `used_tokens` are those of the run that is under way."""
     status, budget = task.status, task.wish.budget
-    if not isinstance(status, Working):
+    if not isinstance(status, TaskWorking):
         return None
     if now >= status.turn_started + timeout_seconds:
-        return "timeout", f"it took longer than {timeout_seconds:g} s"
+        return "timeout", f"it took longer than {seconds_text(timeout_seconds)}"
     why = _used_up(task, budget, now, used_tokens) if budget else ""
     return ("budget", why) if why else None
 
@@ -174,7 +217,7 @@ def _used_up(task: Task, budget: Budget, now: float, used_tokens: int) -> str:
 def seconds_left(task: Task, timeout_seconds: float, now: float) -> float:
     """Until its time is over."""
     status, budget = task.status, task.wish.budget
-    if not isinstance(status, Working):
+    if not isinstance(status, TaskWorking):
         return 0.0
     ends = [status.turn_started + timeout_seconds]
     if budget and budget.minutes:
@@ -184,7 +227,7 @@ def seconds_left(task: Task, timeout_seconds: float, now: float) -> float:
 
 def worked_seconds(task: Task, now: float) -> float:
     """In all turns; while it rests it does not work."""
-    began = task.status.turn_started if isinstance(task.status, Working) else now
+    began = task.status.turn_started if isinstance(task.status, TaskWorking) else now
     before = sum(run.ended - run.began for run in task.runs if run.ended <= began)
     return before + max(0.0, now - began)
 

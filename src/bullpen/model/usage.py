@@ -1,6 +1,6 @@
 """What agents use: tokens, money, requests, time; how it is added up, limited and written.
 
-Pure. The hub counts (`hub/usage.py`) and acts on what `check` says (`hub/budgets.py`).
+Pure. `hub/usage/count.py` counts, `hub/usage/budgets.py` acts on what `check` returns.
 """
 
 import math
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bullpen.model.role import Budget
-from bullpen.model.state import Value
+from bullpen.model.value import Value
 
 WARN_SHARE = 0.8
 
@@ -49,23 +49,23 @@ NOTHING = Totals()
 
 
 def added_up(parts: Iterable[Totals]) -> Totals:
-    """All of them together."""
+    """The sum of these totals."""
     return sum(parts, NOTHING)
 
 
-class Row(Value):
+class UsageRow(Value):
     """One line of a report: what an agent, a pod, a role used, or what was used on a day."""
 
     name: str
     used: Totals
 
 
-class Report(Value):
+class UsageReport(Value):
     """Usage by something; `since` is the first day that counts, empty for all."""
 
     by: By
     since: str
-    rows: tuple[Row, ...]
+    rows: tuple[UsageRow, ...]
     total: Totals
 
 
@@ -73,7 +73,7 @@ class Report(Value):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BudgetVerdict:
     """How a budget stands; `what` is the part of it that is nearest to its end."""
 
     level: Level
@@ -92,7 +92,7 @@ class Verdict:
                 return f"{int(self.used)} of {int(self.limit)} minutes"
 
 
-def check(budget: Budget, totals: Totals, minutes: float) -> Verdict:
+def check(budget: Budget, totals: Totals, minutes: float) -> BudgetVerdict:
     """How far a budget is used up: warned from 80 %, reached at 100 %."""
     parts: list[tuple[What, float, float | None]] = [
         ("tokens", totals.tokens, budget.tokens),
@@ -101,12 +101,12 @@ def check(budget: Budget, totals: Totals, minutes: float) -> Verdict:
     ]
     set_ones = [(what, used, limit) for what, used, limit in parts if limit is not None]
     if not set_ones:
-        return Verdict("ok")
+        return BudgetVerdict("ok")
     what, used, limit = max(set_ones, key=lambda part: part[1] / part[2])
     # Rounded up to what a sum of many small amounts can be wrong by.
     share = used / limit + 1e-9
     level: Level = "reached" if share >= 1 else "warned" if share >= WARN_SHARE else "ok"
-    return Verdict(level, what, used, limit)
+    return BudgetVerdict(level, what, used, limit)
 
 
 def is_set(budget: Budget) -> bool:

@@ -1,8 +1,12 @@
-"""The sandboxes Bullpen knows: one module each, and this table."""
+"""The sandboxes: one module per system, and the table of them.
+
+Turns a policy and a command line into a command line that runs inside a sandbox.
+Called by `hub/sandbox`, which makes the policies. Must not fall back to no sandbox.
+"""
 
 import sys
 
-from bullpen.sandboxes.base import Git, Network, Policy, Sandbox, Wrapped
+from bullpen.sandboxes.base import Git, Network, Policy, Sandbox, WrappedCommand
 from bullpen.sandboxes.bubblewrap import BUBBLEWRAP
 from bullpen.sandboxes.none import NONE
 from bullpen.sandboxes.seatbelt import SEATBELT
@@ -13,7 +17,7 @@ SANDBOXES: dict[str, Sandbox] = {
     "none": NONE,
 }
 
-__all__ = ["SANDBOXES", "Git", "Network", "Policy", "Sandbox", "Wrapped", "get_sandbox"]
+__all__ = ["SANDBOXES", "Git", "Network", "Policy", "Sandbox", "WrappedCommand", "get_sandbox"]
 
 
 def get_sandbox(platform: str = sys.platform) -> Sandbox:

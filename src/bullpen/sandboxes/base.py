@@ -1,8 +1,7 @@
-"""What a sandbox is: a policy, and a module that turns a command line into one behind walls.
+"""What a sandbox is: a policy, and a module that runs a command line under it.
 
-`wrap` looks at what exists and changes nothing; `prepare` writes, `unavailable` tries.
-`hub/walls.py` makes policies out of roles; whoever starts programs starts what `wrap` returns. A
-sandbox never falls back to none.
+`wrap` looks at what exists and changes nothing; `prepare` writes; `unavailable` tries.
+`hub/sandbox/policy.py` makes policies from roles. A sandbox never falls back to none.
 """
 
 from collections.abc import Mapping
@@ -23,12 +22,12 @@ class Git:
 
 @dataclass(frozen=True)
 class Network:
-    """What can be reached when there is no network: ports of the loopback inside, each led through
-    a socket in the agent's own directory (`doors`) to where the hub takes it on."""
+    """What can be reached when there is no network: ports of the loopback inside. Each is connected
+    to a socket in the agent's own directory (`Policy.sockets`), where the hub listens."""
 
     hub_port: int
     proxy_port: int  # takes CONNECT
-    hosts: tuple[str, ...] = ()  # `host:port` on this loopback that lead through the tunnel, too
+    hosts: tuple[str, ...] = ()  # `host:port` on this loopback that go through the tunnel, too
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,12 @@ class Policy:
     home: Path  # of Bullpen: masked as a whole, wherever it lies
     session: Path  # the agent's own, in the home: read-only
     person: Path  # the person's home directory: of it only what is named comes back
-    doors: Path  # where the agent's own sockets are: `<session>/api`, read-write
+    sockets: Path  # where the agent's own sockets are: `<session>/api`, read-write
     writable: tuple[Path, ...] = ()  # the worktree, the engine's own configuration, more
     read_only: tuple[Path, ...] = ()  # also within what is writable: they come last
+    hidden: tuple[Path, ...] = ()  # masked within what is writable: other homes, the list of them
+    written: tuple[Path, ...] = ()  # where agents wrote before: no link in there is followed
+    real_cwd: Path | None = None  # where `cwd` led at the first start, if that is known
     programs: tuple[Path, ...] = ()  # install roots of what it runs, read-only
     git: Git | None = None
     network: Network | None = None  # None: the machine's own
@@ -54,7 +56,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Wrapped:
+class WrappedCommand:
     """What to start. `env` is the whole environment."""
 
     argv: tuple[str, ...]
@@ -62,18 +64,18 @@ class Wrapped:
 
 
 class Sandbox(Protocol):
-    """One way to build walls."""
+    """One kind of sandbox."""
 
     name: str
 
     def unavailable(self) -> str:
-        """Why there can be no walls here, and what to do about it; empty when there can. Tries."""
+        """Why no sandbox can be made here, and what to do about it; empty if one can. Tries it."""
         ...
 
     def prepare(self, policy: Policy) -> None:
-        """Write what the walls need, before each start. Blocks."""
+        """Write what the sandbox needs, before each start. Blocks."""
         ...
 
-    def wrap(self, argv: tuple[str, ...], env: Mapping[str, str], policy: Policy) -> Wrapped:
-        """The same program behind walls. `env` is cut to what may be known inside."""
+    def wrap(self, argv: tuple[str, ...], env: Mapping[str, str], policy: Policy) -> WrappedCommand:
+        """The same program in the sandbox. `env` is cut to what may be known inside."""
         ...

@@ -1,14 +1,12 @@
-"""Walls on Linux: a policy becomes a command line of bubblewrap.
+"""The sandbox on Linux: a policy becomes a command line of bubblewrap.
 
-The files are `mounts`' affair; here are the process, its signals and limits, and the order of
-everything. `wrap` changes nothing. `without` is for the tests of the walls alone: it leaves lines
-out by their names.
+`mounts` has the file system; here are the process, its signals, its limits and the order of
+arguments. `wrap` changes nothing. `without` leaves lines out by name and is for tests only.
 """
 
 import os
 import re
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Collection, Mapping
@@ -17,10 +15,10 @@ from pathlib import Path
 from bullpen import proc
 from bullpen.errors import BullpenError, Kind
 from bullpen.sandboxes import calls, environment, limits, relay
-from bullpen.sandboxes.base import Network, Policy, Wrapped
-from bullpen.sandboxes.bounds import real, settle
-from bullpen.sandboxes.mounts import CALLS, WALLS, Line, bind, mounts
-from bullpen.sandboxes.prepare import prepare, write_walls
+from bullpen.sandboxes.base import Network, Policy, WrappedCommand
+from bullpen.sandboxes.bounds import identities, normalize, real
+from bullpen.sandboxes.mounts import CALLS, SANDBOX_FILES, Line, bind, mounts
+from bullpen.sandboxes.prepare import prepare, prepare_private_git, write_sandbox_files
 
 RELAY = Path("/run/bullpen/relay.py")  # where it lies inside
 CALLS_DESCRIPTOR = 9  # the largest that every shell can open
@@ -32,7 +30,7 @@ USUAL_CAUSES = (
     " `sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or a profile for bwrap);"
     " a container was started without user namespaces (allow them, or run it with"
     " `--security-opt seccomp=unconfined`). `sandbox.enabled: false` in the role runs it"
-    " without walls."
+    " without a sandbox."
 )
 
 
@@ -44,7 +42,7 @@ class Bubblewrap:
     def unavailable(self) -> str:
         """Runs the strictest set once."""
         try:
-            with tempfile.TemporaryDirectory(prefix="bullpen-walls-") as scratch:
+            with tempfile.TemporaryDirectory(prefix="bullpen-sandbox-") as scratch:
                 policy = _strictest(Path(scratch))
                 front = _front(policy, NO_LIMIT, ("terminal",))
                 done = proc.run([*front, _program(), *arguments(policy), "--", "true"], timeout=20)
@@ -52,10 +50,12 @@ class Bubblewrap:
             return f"{error.message}. {error.hint or USUAL_CAUSES}"
         if done.code == 0:
             return ""
-        return f"bubblewrap cannot build walls here: {done.error_text}. {USUAL_CAUSES}"
+        return f"bubblewrap cannot make a sandbox here: {done.error_text}. {USUAL_CAUSES}"
 
     def prepare(self, policy: Policy) -> None:
-        prepare(settle(policy))
+        policy = normalize(policy)
+        prepare(policy)
+        prepare_private_git(policy)
 
     def wrap(
         self,
@@ -63,17 +63,18 @@ class Bubblewrap:
         env: Mapping[str, str],
         policy: Policy,
         without: Collection[str] = (),
-    ) -> Wrapped:
-        policy = settle(policy)
-        found = NO_LIMIT if "limits" in without else limits.find()
+    ) -> WrappedCommand:
+        policy = normalize(policy, is_checked="planted" not in without)
+        inodes = {} if "planted" in without else identities(policy)
+        available = NO_LIMIT if "limits" in without else limits.find()
         known = env if "environment" in without else environment.cut(env, policy)
-        return Wrapped(
+        return WrappedCommand(
             argv=(
-                *_front(policy, found, without),
+                *_front(policy, available, without),
                 _program(),
                 *arguments(policy, without),
                 "--",
-                *_inner(argv, env, policy, found),
+                *_inner(argv, env, policy, available, inodes),
             ),
             env={**known, **environment.added(env, policy)},
         )
@@ -119,7 +120,7 @@ def _process(policy: Policy) -> list[Line]:
     return lines
 
 
-def _front(policy: Policy, found: limits.Limits, without: Collection[str]) -> tuple[str, ...]:
+def _front(policy: Policy, available: limits.Limits, without: Collection[str]) -> tuple[str, ...]:
     """A shell that enters the groups and becomes bubblewrap.
 
     Signals and keys of the terminal go to the whole group: bubblewrap has to ignore them, else it
@@ -132,17 +133,17 @@ def _front(policy: Policy, found: limits.Limits, without: Collection[str]) -> tu
         steps.append(
             f"{{ true </dev/tty; }} 2>/dev/null && {{ {_give_up('there is a terminal')}; }}"
         )
-    for file in limits.entries(policy, found):
+    for file in limits.entries(policy, available):
         where = shlex.quote(str(file))
         steps.append(f"echo $$ >{where} || {{ {_give_up('no such limit')}; }}")
     is_filtered = calls.program() and "calls" not in without
     given = f" {_calls_file(policy)}" if is_filtered else ""
-    return ("/bin/sh", "-c", "; ".join([*steps, f'exec "$@"{given}']), "walls")
+    return ("/bin/sh", "-c", "; ".join([*steps, f'exec "$@"{given}']), "sandbox")
 
 
 def _calls_file(policy: Policy) -> str:
     """As a shell opens it for bubblewrap, which ends where it is missing."""
-    return f"{CALLS_DESCRIPTOR}<{shlex.quote(str(policy.session / WALLS / CALLS))}"
+    return f"{CALLS_DESCRIPTOR}<{shlex.quote(str(policy.session / SANDBOX_FILES / CALLS))}"
 
 
 def _give_up(why: str) -> str:
@@ -150,20 +151,39 @@ def _give_up(why: str) -> str:
 
 
 def _inner(
-    argv: tuple[str, ...], env: Mapping[str, str], policy: Policy, found: limits.Limits
+    argv: tuple[str, ...],
+    env: Mapping[str, str],
+    policy: Policy,
+    available: limits.Limits,
+    inodes: Mapping[Path, str],
 ) -> list[str]:
     """What comes before the program, inside; each becomes the next."""
     words = ["/usr/bin/env", f"--default-signal={','.join(SIGNALS)}"]
-    is_counted = found.pids is None and found.is_counted
-    if is_counted or "=" in argv[0]:  # env would take such a name for a variable
+    steps = [_look(inodes)] if inodes else []
+    if available.pids is None and available.is_counted:
         # Inside, because the processes of a user are counted for each user namespace: bash, dash.
         number = policy.processes
-        limit = f"ulimit -u {number} 2>/dev/null || ulimit -p {number} || exit {CANNOT}; "
-        words += ["/bin/sh", "-c", f'{limit if is_counted else ""}exec "$@"', "walls"]
+        steps.append(f"ulimit -u {number} 2>/dev/null || ulimit -p {number} || exit {CANNOT}")
+    if steps or "=" in argv[0]:  # env would take such a name for a variable
+        words += ["/bin/sh", "-c", "; ".join([*steps, 'exec "$@"']), "sandbox"]
     if policy.network:
-        words += [*_python(), str(RELAY), env.get("LC_CTYPE", ""), str(policy.doors)]
+        words += [*_python(), str(RELAY), env.get("LC_CTYPE", ""), str(policy.sockets)]
         words += [*_routes(policy.network), "--"]
     return [*words, *argv]
+
+
+def _look(inodes: Mapping[Path, str]) -> str:
+    """Whether that is mounted which was checked: bubblewrap (0.8) takes names, not descriptors, and
+    an agent that works in the same directory may have put a link there meanwhile."""
+    paths = " ".join(shlex.quote(str(path)) for path in inodes)
+    wanted = shlex.quote("\n".join(inodes.values()))
+    found = f'"$({_stat()} -c %d:%i -- {paths})"'
+    return f"test {found} = {wanted} || {{ {_give_up('a directory was replaced just now')}; }}"
+
+
+def _stat() -> str:
+    """Of the system: an entry of PATH may be the agent's."""
+    return proc.find_program("stat", {"PATH": "/usr/bin:/bin"}) or "/usr/bin/stat"
 
 
 # ── the relay ────────────────────────────────────────────────────────────────
@@ -200,14 +220,14 @@ def _python() -> tuple[str, ...]:
 
 
 def _program() -> str:
-    found = shutil.which("bwrap")
-    if found is None:
+    program = proc.find_program("bwrap")
+    if program is None:
         raise BullpenError(
             "bubblewrap is not installed",
             hint="apt install bubblewrap (or dnf, pacman, apk); or set sandbox.enabled: false",
             kind=Kind.UNAVAILABLE,
         )
-    return found
+    return program
 
 
 def _strictest(scratch: Path) -> Policy:
@@ -217,11 +237,11 @@ def _strictest(scratch: Path) -> Policy:
         home=scratch / "home",
         session=session,
         person=scratch / "person",
-        doors=session / "api",
+        sockets=session / "api",
         network=Network(1, 2),
         is_terminal=False,
     )
-    for path in (policy.cwd, policy.person, policy.doors):
+    for path in (policy.cwd, policy.person, policy.sockets):
         path.mkdir(parents=True)
-    write_walls(policy)
-    return settle(policy)
+    write_sandbox_files(policy)
+    return normalize(policy)

@@ -1,7 +1,7 @@
-"""Calls of the kernel that no namespace keeps in: a filter that bubblewrap hands to the kernel.
+"""The system calls that no namespace confines, blocked by a filter (seccomp). Pure.
 
-Keys of the login session are found by whoever was started from it; sockets to the machine that
-this one is a guest of belong to no network. Everything else is allowed. Pure.
+Blocked are the calls to keyrings, where the login session's keys are found, and sockets to the
+machine around a virtual one, which belong to no network. Everything else is allowed.
 """
 
 import errno

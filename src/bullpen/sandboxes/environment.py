@@ -1,6 +1,6 @@
-"""Which variables a program behind walls gets: a list of what may pass, and what is set for it.
+"""Which variables a sandboxed program gets: a list of allowed ones, and those set for it. Pure.
 
-Pure. A token in somebody's shell is out of reach because its name is not here, not because it is
+A token in the person's shell stays outside because its name is not listed, not because it is
 known to be a secret.
 """
 
@@ -14,14 +14,20 @@ NAMES = frozenset(
         *("TERM", "COLORTERM", "COLORFGBG", "NO_COLOR", "FORCE_COLOR", "LINES", "COLUMNS"),
         *("IS_SANDBOX", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR"),
         *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+        *("PORT", "COMPOSE_PROJECT_NAME"),  # of its worktree (`worktrees/port_blocks`)
         *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     }
 )
 PREFIXES = (*("LC_", "BULLPEN_", "GIT_AUTHOR_", "GIT_COMMITTER_", "PIP_", "npm_config_", "OTEL_"),)
 # A person's key is out of reach: a configured signature would make every commit fail. gc would
-# fail, too: it deletes what is read-only inside.
+# fail by itself where git is read-only; where it is not, `objects/info` still is.
 UNSIGNED = {"commit.gpgSign": "false", "tag.gpgSign": "false"}
-ALWAYS = {"gc.auto": "0", "maintenance.auto": "false"}
+ALWAYS = {
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "gc.writeCommitGraph": "false",
+    "repack.updateServerInfo": "false",
+}
 
 
 def cut(env: Mapping[str, str], policy: Policy) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""How many processes and how much memory one sandbox may take: cgroups, else a process limit.
+"""How many processes and how much memory a sandbox may use: cgroups, else a process limit.
 
-`find` says what can be had here. `prepare` makes the groups of one run, the shell in front of the
-sandbox enters them, `sweep` removes those of runs that ended. Every group lies in the one that we
-are in, or next to it where that is delegated to us: no limit that holds for us is left.
+`find` says what is available here. `prepare` makes the groups of one run, the shell in front of the
+sandbox enters them, `sweep` removes those of runs that ended. Every group is made in our own, or
+next to it where that is delegated to us, so our own limits still hold.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ SELF = Path("/proc/self")
 
 
 @dataclass(frozen=True)
-class Group:
+class Cgroup:
     """Where groups with this controller can be made."""
 
     controller: Controller
@@ -41,8 +41,8 @@ class Group:
 class Limits:
     """What can be had here. Neither `pids` nor `is_counted`: processes have no limit."""
 
-    pids: Group | None
-    memory: Group | None
+    pids: Cgroup | None
+    memory: Cgroup | None
     is_counted: bool  # by RLIMIT_NPROC, which does not bind root
 
     def __str__(self) -> str:
@@ -85,11 +85,11 @@ def prepare(policy: Policy, limits: Limits) -> None:
 def sweep(home: Path, running: Collection[Path], limits: Limits | None = None) -> list[Path]:
     """Remove the groups of this home whose sessions do not run; say which. One that still has
     processes stays: the kernel refuses."""
-    kept = {_name(home, session) for session in running}
+    used = {_name(home, session) for session in running}
     removed = []
-    for place in _places(limits or find()):
-        for group in place.glob(f"{prefix(home)}*"):
-            if group.name not in kept:
+    for parent in _parents(limits or find()):
+        for group in parent.glob(f"{prefix(home)}*"):
+            if group.name not in used:
                 with contextlib.suppress(OSError):
                     group.rmdir()
                     removed.append(group)
@@ -103,7 +103,7 @@ def _groups(policy: Policy, limits: Limits) -> Iterable[tuple[Path, str, int]]:
             yield where.parent / name, FILES[where.controller, where.version], value
 
 
-def _places(limits: Limits) -> set[Path]:
+def _parents(limits: Limits) -> set[Path]:
     return {group.parent for group in (limits.pids, limits.memory) if group}
 
 
@@ -123,7 +123,7 @@ def _short(path: Path) -> str:
 # ── finding them ─────────────────────────────────────────────────────────────
 
 
-def _find_group(controller: Controller, proc: Path) -> Group | None:
+def _find_group(controller: Controller, proc: Path) -> Cgroup | None:
     try:
         memberships = (proc / "cgroup").read_text().splitlines()
         mounted = list(_mounted((proc / "mountinfo").read_text()))
@@ -140,7 +140,7 @@ def _find_group(controller: Controller, proc: Path) -> Group | None:
             ):
                 parent = _parent(controller, version, point, _below(own, root))
                 if parent:
-                    return Group(controller, version, parent)
+                    return Cgroup(controller, version, parent)
     return None
 
 
@@ -149,20 +149,20 @@ def _parent(controller: Controller, version: int, point: Path, own: str) -> Path
     if version == 1:
         return here if _is_ours(here) else None
     # A group with processes cannot hand controllers on, its parent does: next to ours, then.
-    for place in (here, *here.parents):
-        if not place.is_relative_to(point):
+    for directory in (here, *here.parents):
+        if not directory.is_relative_to(point):
             break
         try:
-            handed_on = (place / "cgroup.subtree_control").read_text().split()
+            handed_on = (directory / "cgroup.subtree_control").read_text().split()
         except OSError:
             break
         if controller in handed_on:
-            return place if _is_ours(place) else None
+            return directory if _is_ours(directory) else None
     return None
 
 
-def _is_ours(place: Path) -> bool:
-    return os.access(place, os.W_OK) and os.access(place / MEMBERS, os.W_OK)
+def _is_ours(directory: Path) -> bool:
+    return os.access(directory, os.W_OK) and os.access(directory / MEMBERS, os.W_OK)
 
 
 def _mounted(mountinfo: str) -> Iterable[tuple[str, list[str], str, Path]]:

@@ -1,11 +1,10 @@
 """What a bubblewrap sandbox sees of the file system: a policy becomes named lines.
 
-Looks at what exists, changes nothing. Every line says what would stand there without it
-(`instead`), so that the tests can take one wall away and show that the attack then works.
+Looks at what exists, changes nothing. Every line says what would be there without it (`instead`),
+so that tests can remove one and show that the attack then works.
 
-Lines get sorted by the depth of their path, outer first, so that an exception always comes after
-what it is an exception from, however home, working directory and programs lie in each other. At
-one path the later of the list wins.
+Lines are sorted by the depth of their path, outer first, so that an exception comes after what it
+is an exception from. At one path the later line of the list wins.
 """
 
 import os
@@ -13,9 +12,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bullpen.paths import KEPT_BACK
+from bullpen.home.paths import PRIVATE_DIRECTORY
 from bullpen.sandboxes.base import Git, Policy
 from bullpen.sandboxes.bounds import holds, real
+from bullpen.worktrees.private.alternates import borrows, list_alternates
+from bullpen.worktrees.private.store import (
+    MOUNTED,
+    PrivateStore,
+    borrowed_at,
+    can_have_store,
+    store_of,
+)
 
 PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # Of /etc: how names are looked up, which certificates count, where libraries are. The files are
@@ -32,8 +39,8 @@ ETC_DIRECTORIES = (
 )
 KERNEL = ("acpi", "fs", "mtrr", "scsi", "sys", "sysrq-trigger")
 LOCKS = "bullpen"  # in the repository: what the library of worktrees keeps there
-CALLS = "calls.bpf"  # in `WALLS`
-WALLS = "walls"  # in the session: files that `prepare` writes for us
+CALLS = "calls.bpf"  # in `SANDBOX_FILES`
+SANDBOX_FILES = "walls"  # a directory of the session: what `prepare` writes; its name stays
 
 
 @dataclass(frozen=True)
@@ -47,13 +54,14 @@ class Line:
 
 
 def mounts(policy: Policy) -> list[Line]:
-    """All of them, to be sorted. The policy is settled (`bounds.settle`)."""
+    """All mounts of a policy, to be sorted. The policy is settled (`bounds.settle`)."""
     return [
         *_system(policy),
         *_person(policy),
         *_programs(policy),
         *_own(policy),
         *(_git(policy.git, policy) if policy.git else ()),
+        *_hidden(policy),
         *_read_only(policy),
         *_pins(policy),
     ]
@@ -71,7 +79,7 @@ def _system(policy: Policy) -> Iterator[Line]:
             yield Line("system", path, bind("--ro-bind", path), bind("--bind", path))
     # With the names of this user only: without any there is no user name, and the real ones are
     # everybody's.
-    etc = str(policy.session / WALLS / "etc")
+    etc = str(policy.session / SANDBOX_FILES / "etc")
     yield Line("etc", Path("/etc"), ("--ro-bind", etc, "/etc"), ("--bind", "/etc", "/etc"))
     for path in etc_directories():
         yield Line("etc-directories", path, bind("--ro-bind", path), bind("--bind", path))
@@ -102,7 +110,8 @@ def _has_settings(path: Path) -> bool:
 
 
 def etc_directories() -> list[Path]:
-    """Those that exist here; `prepare` makes the places where they are mounted."""
+    """The directories of `/etc` that exist here; `prepare` makes the places where they are
+    mounted."""
     every = (Path("/etc", name) for name in ETC_DIRECTORIES)
     return [path for path in every if path.is_dir()]
 
@@ -111,12 +120,12 @@ def _person(policy: Policy) -> Iterator[Line]:
     person = policy.person
     # Caches may be written and vanish; keys, logins and histories are not there.
     yield Line("person", person, ("--tmpfs", str(person)), bind("--bind", person))
-    shown = [person / ".gitconfig", person / ".config" / "git"]
+    visible = [person / ".gitconfig", person / ".config" / "git"]
     if policy.ssh_agent:
-        shown += [person / ".ssh" / "known_hosts", person / ".ssh" / "config"]
+        visible += [person / ".ssh" / "known_hosts", person / ".ssh" / "config"]
         # A mounted socket outlives no restart of the agent; its directory may hold others.
         yield Line("ssh-agent", policy.ssh_agent, bind("--ro-bind", policy.ssh_agent))
-    for path in shown:
+    for path in visible:
         if path.exists():
             yield Line("gitconfig", path, bind("--ro-bind", path), bind("--bind", path))
     # git's own store of passwords lies beside its configuration.
@@ -132,13 +141,23 @@ def _programs(policy: Policy) -> Iterator[Line]:
         for path in dict.fromkeys(policy.programs)
         if not any(holds(each, policy.person) for each in (path, real(path)))
     ]
-    shown = (policy.cwd, *policy.writable, *policy.read_only, Path("/usr"), *narrow)
+    visible = (policy.cwd, *policy.writable, *policy.read_only, Path("/usr"), *narrow)
     for path in narrow:
         # What lies in another is there, as the link that it may be; of the working directory it
         # is the agent's own.
-        is_there = any(other != path and holds(other, path) for other in shown)
-        if path.exists() and not is_there:
+        is_there = any(other != path and holds(other, path) for other in visible)
+        if not is_there and _can_be_shown(path):
             yield Line("programs", path, bind("--ro-bind", path), bind("--bind", path))
+
+
+def _can_be_shown(path: Path) -> bool:
+    """An entry of PATH may be anything. One that the person may not look into (after `su`, say)
+    is passed over, as their shell does."""
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
 
 
 def _own(policy: Policy) -> Iterator[Line]:
@@ -149,10 +168,10 @@ def _own(policy: Policy) -> Iterator[Line]:
     yield Line("session", session, bind("--ro-bind", session), bind("--bind", session))
     # The variables of the shell that started it, which the environment leaves out. A directory: the
     # hub replaces the file in it, and would take away what lies over a file.
-    private = session / KEPT_BACK
+    private = session / PRIVATE_DIRECTORY
     yield Line("private", private, ("--tmpfs", str(private)))
     # A directory: a mounted socket would be dead when the hub comes back with a new one.
-    yield Line("doors", policy.doors, bind("--bind", policy.doors))
+    yield Line("api-sockets", policy.sockets, bind("--bind", policy.sockets))
     yield Line("cwd", policy.cwd, bind("--bind", policy.cwd))
     for path in dict.fromkeys(policy.writable):
         if path != policy.cwd:
@@ -160,25 +179,107 @@ def _own(policy: Policy) -> Iterator[Line]:
 
 
 def _git(git: Git, policy: Policy) -> Iterator[Line]:
-    common, admin = git.common, git.admin
+    if git.admin != git.common:
+        yield _guard("git-file", git.root / ".git")
+    store = private_store(policy)
+    if store is not None:
+        yield from private_git(store)
+        # For as long as the sandbox runs: who would clear the store looks at this lock.
+        lock = store.common / "objects" / "info" / "in-use"
+        yield Line("git-in-use", lock, ("--lock-file", str(lock)))
+        return
     # As a whole: whoever outside renames a new file over a protected one would detach that mount.
-    yield Line("git-common", common, bind("--ro-bind", common), bind("--bind", common))
+    common = git.common
+    yield Line("git-read-only", common, bind("--ro-bind", common), bind("--bind", common))
     # Whoever can open a lock can hold it, also read-only, and nobody makes worktrees any more.
     locks = common / LOCKS
     if locks.is_dir():
         yield Line("git-locks", locks, ("--tmpfs", str(locks)))
-    if admin != common:
-        yield _guard("git-file", git.root / ".git")
-    if admin == common or any(holds(path, git.root) for path in policy.read_only):
-        return  # one who may not write files has nothing to commit
-    for name in ("objects", "refs", "logs"):
-        yield Line(f"git-{name}", common / name, bind("--bind", common / name))
-    # `alternates` in there makes git outside read objects from wherever it says.
-    yield _guard("git-objects-info", common / "objects" / "info")
-    yield Line("git-admin", admin, bind("--bind", admin))
-    # What leads git, when run outside, to a configuration that runs programs.
-    for name in ("commondir", "gitdir", "config.worktree"):
-        yield _guard(f"git-{name}", admin / name)
+
+
+def private_store(policy: Policy) -> PrivateStore | None:
+    """The git of its own of who may commit. A main checkout has none, and one who may not write
+    files has nothing to commit: their git is read-only."""
+    git = policy.git
+    if git is None or git.admin == git.common or not can_have_store(git.common):
+        return None
+    if any(holds(path, git.root) for path in policy.read_only):
+        return None
+    return store_of(git.common, git.admin, git.root)
+
+
+def private_git(store: PrivateStore) -> Iterator[Line]:
+    """What lies over the repository's git directory. `inside` uses the same lines.
+
+    Each lies directly in another mount: an agent can rename a directory between two, put a link in
+    its place, and bubblewrap would follow that at the next start.
+    """
+    common, objects = store.common, store.common / "objects"
+    # As a whole: git replaces files in there, which cannot be done to a mount. The refs, the
+    # configuration and the siblings' directories of the real one are not there.
+    yield Line("git-common", common, over("--bind", store.git, common), bind("--bind", common))
+    yield Line("git-own-objects", objects, over("--bind", store.objects, objects))
+    real = MOUNTED / "objects"
+    yield Line("git-objects", real, over("--ro-bind", objects, real), over("--bind", objects, real))
+    yield from _borrowed(store)
+    lfs = common / "lfs" / "objects"
+    if lfs.is_dir():
+        there = MOUNTED / "lfs" / "objects"
+        yield Line("git-lfs", there, over("--ro-bind", lfs, there), over("--bind", lfs, there))
+    # Objects of submodules: the repository's own, and those of the worktree's git directories,
+    # which borrow from them by their path.
+    for modules, there in (
+        (common / "modules", common / "modules"),
+        (store.admin / "modules", MOUNTED / "modules"),
+    ):
+        if modules.is_dir():
+            ways = (over(how, modules, there) for how in ("--ro-bind", "--bind"))
+            yield Line("git-modules", there, *ways)
+    # `alternates` in there says where else objects are read from.
+    info = objects / "info"
+    yield Line(
+        "git-objects-info",
+        info,
+        over("--ro-bind", store.info, info),
+        over("--bind", store.info, info),
+    )
+    hooks = common / "hooks"
+    source = hooks if hooks.is_dir() else store.hooks  # else the agent could make it
+    yield Line("git-hooks", hooks, over("--ro-bind", source, hooks), over("--bind", source, hooks))
+
+
+def _borrowed(store: PrivateStore) -> Iterator[Line]:
+    """Objects of other repositories that the real ones borrow from (`git clone --shared`). What
+    they say of that themselves names paths that are not there inside: it is masked."""
+    objects = store.common / "objects"
+    borrowed = list_alternates(objects)
+    places = [(objects, MOUNTED / "objects")]
+    for number, path in enumerate(borrowed):
+        there = borrowed_at(number)
+        ways = (over(how, path, there) for how in ("--ro-bind", "--bind"))
+        yield Line("git-borrowed", there, *ways)
+        places.append((path, there))
+    for path, there in places:
+        if borrows(path):
+            yield Line("git-borrowed-info", there / "info", ("--tmpfs", str(there / "info")))
+
+
+def _hidden(policy: Policy) -> Iterator[Line]:
+    """What a person's other homes say would run as the person."""
+    for path in hidden_inside(policy):
+        words = ("--tmpfs", str(path), "--remount-ro", str(path))
+        instead = bind("--bind", path) if path.exists() else ()
+        yield Line("other-homes", path, words, instead)
+
+
+def hidden_inside(policy: Policy) -> list[Path]:
+    """Of what is to be hidden, what lies in a directory that the agent may write to."""
+    roots = (policy.cwd, *policy.writable)
+    return [
+        path
+        for path in dict.fromkeys(policy.hidden)
+        if any(root != path and holds(root, path) for root in roots)
+    ]
 
 
 def _read_only(policy: Policy) -> Iterator[Line]:
@@ -196,7 +297,8 @@ def _pins(policy: Policy) -> Iterator[Line]:
     put its own in their place. So they become mounts, too.
     """
     open_roots = (policy.cwd, *policy.writable)
-    guarded = [*policy.read_only, policy.home, policy.person]
+    guarded = [*policy.read_only, *policy.writable, *policy.hidden]
+    guarded += [policy.home, policy.person]
     guarded += [policy.git.root / ".git"] if policy.git else []
     seen: set[Path] = set()
     for path in guarded:
@@ -218,11 +320,17 @@ def _pins(policy: Policy) -> Iterator[Line]:
 def _closed(policy: Policy) -> tuple[Path, ...]:
     """What a pin must not open again."""
     git = (policy.git.common,) if policy.git else ()
-    return (*policy.read_only, *policy.programs, policy.home, policy.person, *git)
+    own = (policy.home, policy.person)
+    return (*policy.read_only, *policy.hidden, *policy.programs, *own, *git)
 
 
 def _guard(name: str, path: Path) -> Line:
     return Line(name, path, bind("--ro-bind", path))
+
+
+def over(how: str, source: Path, path: Path) -> tuple[str, str, str]:
+    """At another place."""
+    return (how, os.fspath(source), os.fspath(path))
 
 
 def bind(how: str, path: Path) -> tuple[str, str, str]:

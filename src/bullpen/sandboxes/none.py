@@ -1,8 +1,8 @@
-"""No walls: what a disabled sandbox is. Never what an unavailable one becomes."""
+"""No sandbox: used when the role disables it. Never used because one is unavailable."""
 
 from collections.abc import Mapping
 
-from bullpen.sandboxes.base import Policy, Wrapped
+from bullpen.sandboxes.base import Policy, WrappedCommand
 
 
 class NoSandbox:
@@ -16,8 +16,8 @@ class NoSandbox:
     def prepare(self, policy: Policy) -> None:
         """Nothing is needed."""
 
-    def wrap(self, argv: tuple[str, ...], env: Mapping[str, str], policy: Policy) -> Wrapped:  # noqa: ARG002
-        return Wrapped(argv, dict(env))
+    def wrap(self, argv: tuple[str, ...], env: Mapping[str, str], policy: Policy) -> WrappedCommand:  # noqa: ARG002
+        return WrappedCommand(argv, dict(env))
 
 
 NONE = NoSandbox()

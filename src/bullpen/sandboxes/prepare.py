@@ -1,46 +1,77 @@
-"""What has to be written before a program starts behind walls; the hub calls it in a thread.
+"""Writes what a sandboxed start needs. Called by the hub in a thread.
 
-Everything goes where the agent cannot write, but for git's own directories of the repository: there
-nothing is overwritten and no link is followed.
+Writes where the agent cannot write. A worktree gets a git of its own (Linux); where that cannot be
+had (macOS), git's own directories of the repository are completed: there nothing is overwritten and
+no link is followed.
 """
 
 import contextlib
 import os
 import pwd
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from bullpen.errors import BullpenError, Kind
-from bullpen.files import write_atomically
-from bullpen.paths import KEPT_BACK
+from bullpen.home.paths import PRIVATE_DIRECTORY
 from bullpen.sandboxes import calls, limits
 from bullpen.sandboxes.base import Git, Policy
-from bullpen.sandboxes.mounts import CALLS, ETC_FILES, LOCKS, WALLS, etc_directories
-from bullpen.worktrees.git import Repository, git
-
-REFS = "refs.before"
+from bullpen.sandboxes.inside import StoreSandbox
+from bullpen.sandboxes.mounts import (
+    CALLS,
+    ETC_FILES,
+    LOCKS,
+    SANDBOX_FILES,
+    etc_directories,
+    private_store,
+)
+from bullpen.worktrees.private.make import begin_use
+from bullpen.worktrees.private.refresh import refresh
 
 
 def prepare(policy: Policy) -> None:
-    """Names for the user and the group, git's missing files, a record of all refs, the limits."""
-    try:
-        policy.doors.mkdir(mode=0o700, exist_ok=True)
-        write_walls(policy)
-        if policy.git and policy.git.admin != policy.git.common:
+    """Names for the user and the group, the limits."""
+    with _told():
+        policy.sockets.mkdir(mode=0o700, exist_ok=True)
+        write_sandbox_files(policy)
+    limits.prepare(policy, limits.find())
+
+
+def prepare_private_git(policy: Policy) -> None:
+    """The agent's own git, made or brought up to date. What an agent of before could write to is
+    cleaned once, and carried over."""
+    store = private_store(policy)
+    if store is None or policy.git is None:
+        return
+    with _told():
+        if not store.exists:
+            remove_planted(policy.git)
+        if begin_use(store):
+            refresh(store, StoreSandbox(store))
+
+
+def prepare_shared_git(policy: Policy) -> None:
+    """Where an agent writes into the repository's own directories."""
+    if policy.git and policy.git.admin != policy.git.common:
+        with _told():
             remove_planted(policy.git)
             _complete(policy.git)
-            _record_refs(policy.git, policy.session / REFS)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise BullpenError(
             f"cannot prepare a sandbox: {error.strerror}: {error.filename}", kind=Kind.UNAVAILABLE
         ) from error
-    limits.prepare(policy, limits.find())
 
 
-def write_walls(policy: Policy) -> None:
+def write_sandbox_files(policy: Policy) -> None:
     """The /etc of the sandbox, the filter of calls, and the place of what is masked."""
-    (policy.session / KEPT_BACK).mkdir(mode=0o700, exist_ok=True)
-    etc = policy.session / WALLS / "etc"
+    (policy.session / PRIVATE_DIRECTORY).mkdir(mode=0o700, exist_ok=True)
+    etc = policy.session / SANDBOX_FILES / "etc"
     etc.mkdir(mode=0o755, parents=True, exist_ok=True)
     _write(etc.parent / CALLS, calls.program())
     for directory in etc_directories():
@@ -51,8 +82,8 @@ def write_walls(policy: Policy) -> None:
     uid, gid = os.getuid(), os.getgid()
     name, shell = "user", "/bin/sh"
     with contextlib.suppress(KeyError):  # a user without a name is common in containers
-        found = pwd.getpwuid(uid)
-        name, shell = found.pw_name, found.pw_shell
+        account = pwd.getpwuid(uid)
+        name, shell = account.pw_name, account.pw_shell
     _write(etc / "passwd", os.fsencode(f"{name}:x:{uid}:{gid}::{policy.person}:{shell}\n"))
     _write(etc / "group", os.fsencode(f"{name}:x:{gid}:\n"))
 
@@ -82,7 +113,7 @@ def remove_planted(repo: Git) -> list[Path]:
     git makes none there. It follows links: a reflog that is one makes the next commit outside
     write a line into whatever it leads to, and a directory of objects that is one has gc delete
     what another repository needs. It waits for pipes: one among the refs stops every git. Called
-    before each start, and to be called after each end.
+    where agents share the repository's directories, or did before they had a git of their own.
     """
     removed: list[Path] = []
     objects = repo.common / "objects"
@@ -102,12 +133,3 @@ def remove_planted(repo: Git) -> list[Path]:
             if not is_deep:
                 break
     return removed
-
-
-def _record_refs(repo: Git, file: Path) -> None:
-    """In the form that `git update-ref --stdin` takes, so that a moved ref can be put back."""
-    words = "%(if)%(symref)%(then)%(else)update %(refname) %(objectname)%(end)"
-    place = Repository(git_dir=repo.common, common_dir=repo.common, root=None)
-    told = git(place, "for-each-ref", f"--format={words}").text
-    lines = [line for line in told.splitlines() if line]
-    write_atomically(file, "".join(f"{line}\n" for line in lines), 0o600)

@@ -1,11 +1,10 @@
-"""The way out of a sandbox without network: ports of its loopback, led to sockets in a directory.
+"""Connects ports on the loopback of a sandbox without network to sockets in a directory.
 
-Started first inside, as a script of its own with the standard library alone. It listens, leaves a
-process behind that passes bytes on, and becomes the program, so that signals, exit code and
-terminal are the program's own. It connects anew each time: a hub that was restarted has new
-sockets.
+Started first inside, as a script with the standard library only. It listens, leaves a process
+behind that copies bytes, and becomes the program, so that signals, exit code and terminal are the
+program's own. It connects anew each time, because a restarted hub has new sockets.
 
-    relay.py LC_CTYPE DOORS PORT=SOCKET[=HOST:PORT]... -- PROGRAM [WORD]...
+    relay.py LC_CTYPE DIRECTORY PORT=SOCKET[=HOST:PORT]... -- PROGRAM [WORD]...
 """
 
 # Light imports at the top: the program waits for them. The rest is imported by what is left behind.
@@ -20,27 +19,29 @@ if TYPE_CHECKING:
 
 HUB = "hub.sock"
 TUNNEL = "tunnel.sock"
-WAIT_SECONDS = 30.0  # while nobody listens: a hub that is being restarted
+WAIT_SECONDS = 10.0  # since nobody listens: a hub that is being restarted comes sooner
 RETRY_SECONDS = 0.1
 CHUNK = 1 << 16
 BACKLOG = 128
 
+_away_since: dict[str, float] = {}  # by the path of a socket on which nobody listens
 
-def route(port: int, door: str, host: str = "") -> str:
-    """One word of the command line; with `host` the tunnel is asked to lead there."""
-    return f"{port}={door}={host}" if host else f"{port}={door}"
+
+def route(port: int, path: str, host: str = "") -> str:
+    """One word of the command line; with `host` the tunnel is asked to connect to it."""
+    return f"{port}={path}={host}" if host else f"{port}={path}"
 
 
 def main(words: list[str]) -> None:
-    """Listen, leave the passer-on behind, become the program."""
+    """Listen, leave a process behind that copies bytes, become the program."""
     split = words.index("--")
-    ctype, doors, *routes = words[:split]
+    ctype, sockets, *routes = words[:split]
     argv = words[split + 1 :]
     listeners = []
     for word in routes:
-        port, door, *host = word.split("=", 2)
+        port, path, *host = word.split("=", 2)
         try:
-            listeners.append((_listen(int(port)), f"{doors}/{door}", host[0] if host else ""))
+            listeners.append((_listen(int(port)), f"{sockets}/{path}", host[0] if host else ""))
         except OSError as error:
             sys.exit(f"bullpen: the sandbox cannot listen on port {port}: {error.strerror}")
     # Twice, so that the program has no child that it did not start.
@@ -92,25 +93,25 @@ async def _serve(listeners: list[tuple[socket, str, str]]) -> None:
     from socket import socket as full_socket
 
     servers = []
-    for listener, door, host in listeners:
+    for listener, path, host in listeners:
 
-        async def lead(
-            reader: "StreamReader", writer: "StreamWriter", door: str = door, host: str = host
+        async def relay(
+            reader: "StreamReader", writer: "StreamWriter", path: str = path, host: str = host
         ) -> None:
-            await _lead(reader, writer, door, host)
+            await _relay(reader, writer, path, host)
 
         whole = full_socket(fileno=listener.detach())
-        servers.append(await asyncio.start_server(lead, sock=whole, limit=CHUNK))
+        servers.append(await asyncio.start_server(relay, sock=whole, limit=CHUNK))
     await asyncio.gather(*(server.serve_forever() for server in servers))
 
 
-async def _lead(reader: "StreamReader", writer: "StreamWriter", door: str, host: str) -> None:
+async def _relay(reader: "StreamReader", writer: "StreamWriter", path: str, host: str) -> None:
     """One connection, to its end."""
     import asyncio
 
     onward = None
     try:
-        away, onward = await _connect(door)
+        away, onward = await _connect(path)
         if host:
             await _ask(away, onward, host)
         async with asyncio.TaskGroup() as both:
@@ -124,21 +125,25 @@ async def _lead(reader: "StreamReader", writer: "StreamWriter", door: str, host:
                 each.transport.abort() if each.is_closing() else each.close()
 
 
-async def _connect(door: str) -> "tuple[StreamReader, StreamWriter]":
+async def _connect(path: str) -> "tuple[StreamReader, StreamWriter]":
     import asyncio
 
-    deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+    now = asyncio.get_running_loop().time
     while True:
         try:
-            return await asyncio.open_unix_connection(door, limit=CHUNK)
+            both = await asyncio.open_unix_connection(path, limit=CHUNK)
         except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
-            if asyncio.get_running_loop().time() > deadline:
+            # Once it has been away for so long, nobody waits for it any more.
+            if now() > _away_since.setdefault(path, now()) + WAIT_SECONDS:
                 raise
+        else:
+            _away_since.pop(path, None)
+            return both
         await asyncio.sleep(RETRY_SECONDS)
 
 
 async def _ask(away: "StreamReader", onward: "StreamWriter", host: str) -> None:
-    """Have the tunnel lead to one host; raises where it does not."""
+    """Have the tunnel connect to one host; raises where it does not."""
     onward.write(f"CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     answer = await away.readuntil(b"\r\n\r\n")
     if answer.split(b" ", 2)[1:2] != [b"200"]:

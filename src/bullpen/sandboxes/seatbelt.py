@@ -1,23 +1,21 @@
-"""Walls on macOS: a policy becomes a profile for sandbox-exec.
+"""The sandbox on macOS: a policy becomes a profile for sandbox-exec.
 
-The last rule that matches wins, so rules are sorted as mounts are elsewhere: outer first. There
-is no loopback of its own here, so a program without network but with a way to its model cannot be
-had.
+The last rule that matches wins, so rules are sorted as mounts are: outer first. macOS has no
+loopback per sandbox, so a program without network that needs its model's API cannot run here.
 """
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bullpen import proc
 from bullpen.errors import BullpenError, Kind
-from bullpen.paths import KEPT_BACK
+from bullpen.home.paths import PRIVATE_DIRECTORY
 from bullpen.sandboxes import environment
-from bullpen.sandboxes.base import Git, Policy, Wrapped
-from bullpen.sandboxes.bounds import holds, settle
-from bullpen.sandboxes.mounts import LOCKS
-from bullpen.sandboxes.prepare import prepare
+from bullpen.sandboxes.base import Git, Policy, WrappedCommand
+from bullpen.sandboxes.bounds import holds, normalize
+from bullpen.sandboxes.mounts import LOCKS, hidden_inside
+from bullpen.sandboxes.prepare import prepare, prepare_shared_git
 
 PROGRAM = "/usr/bin/sandbox-exec"
 READABLE = ("/usr", "/Library", "/System", "/bin", "/sbin", "/private/var")
@@ -43,8 +41,8 @@ class Seatbelt:
 
     def unavailable(self) -> str:
         """Runs the strictest profile once."""
-        if shutil.which(PROGRAM) is None:
-            return f"there is no {PROGRAM}; `sandbox.enabled: false` in the role runs without walls"
+        if proc.find_program(PROGRAM) is None:
+            return f"there is no {PROGRAM}; `sandbox.enabled: false` in the role runs without one"
         strictest = "\n".join([*BASE, *_system()])
         try:
             done = proc.run([PROGRAM, "-p", strictest, "/usr/bin/true"], timeout=20)
@@ -53,17 +51,19 @@ class Seatbelt:
         if done.code == 0:
             return ""
         return (
-            f"sandbox-exec cannot build walls here: {done.error_text}."
-            " `sandbox.enabled: false` in the role runs without walls"
+            f"sandbox-exec cannot make a sandbox here: {done.error_text}."
+            " `sandbox.enabled: false` in the role runs without one"
         )
 
     def prepare(self, policy: Policy) -> None:
-        prepare(settle(policy))
+        policy = normalize(policy)
+        prepare(policy)
+        prepare_shared_git(policy)
 
-    def wrap(self, argv: tuple[str, ...], env: Mapping[str, str], policy: Policy) -> Wrapped:
-        policy = settle(policy)
+    def wrap(self, argv: tuple[str, ...], env: Mapping[str, str], policy: Policy) -> WrappedCommand:
+        policy = normalize(policy)
         inside = {**environment.cut(env, policy), **environment.added(env, policy)}
-        return Wrapped((PROGRAM, "-p", profile(policy), *argv), inside)
+        return WrappedCommand((PROGRAM, "-p", profile(policy), *argv), inside)
 
 
 SEATBELT = Seatbelt()
@@ -93,21 +93,23 @@ def _system() -> Iterator[str]:
 
 def _own(policy: Policy) -> Iterator[tuple[Path, str]]:
     person = policy.person
-    shown = (person / ".gitconfig", person / ".config" / "git")
+    visible = (person / ".gitconfig", person / ".config" / "git")
     hidden = (person, policy.home, person / ".config" / "git" / "credentials")
     programs = [path for path in policy.programs if not holds(path, person)]
-    for path in (*shown, *programs):
+    for path in (*visible, *programs):
         yield path, _rule("allow file-read*", path)
     for path in hidden:
         yield path, _rule("deny file-read* file-write*", path)
     yield policy.session, _rule("allow file-read*", policy.session)
     yield policy.session, _rule("deny file-write*", policy.session)
-    private = policy.session / KEPT_BACK
+    private = policy.session / PRIVATE_DIRECTORY
     yield private, _rule("deny file-read* file-write*", private)
-    for path in (policy.doors, policy.cwd, *policy.writable):
+    for path in (policy.sockets, policy.cwd, *policy.writable):
         yield path, _rule("allow file-read* file-write*", path)
     if policy.git:
         yield from _git(policy.git, policy)
+    for path in hidden_inside(policy):
+        yield path, _rule("deny file-read* file-write*", path)
     for path in policy.read_only:
         yield path, _rule("deny file-write*", path)
 

@@ -1,4 +1,5 @@
-"""What a person sees of an agent: its terminal here, its log, its recording.
+"""What a person sees of an agent: its terminal, its log, its recording.
 
-Talks to holders and session directories only; works while the hub is down.
+Called by commands (`attach`, `logs`, `peek`, `record`) and by the hub for screens.
+Talks to holders and reads session directories. Must not need a hub: it works while none runs.
 """

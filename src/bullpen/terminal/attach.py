@@ -1,7 +1,7 @@
 """A person at an agent's terminal: keys to the holder, output to the screen, until they leave.
 
-One loop over keys, output and signals; nothing in it waits for a single one of them. How
-the output gets to the screen is the view's part (`raw`, or drawn: `row`).
+One loop over keys, output and signals; it never waits for one of them only. `raw` or `row` writes
+the output to the screen.
 """
 
 import contextlib
@@ -16,7 +16,9 @@ from typing import Protocol
 from bullpen.client.holder import Connection, HolderGoneError
 from bullpen.holder.frames import parse_json
 from bullpen.terminal import title
+from bullpen.terminal.hint import Hint
 from bullpen.terminal.keys import Keys
+from bullpen.terminal.status import TerminalStatus
 from bullpen.terminal.tty import HungUpError, Tty
 
 KEY_SECONDS = 0.02  # within which the rest of a key's bytes comes
@@ -25,14 +27,14 @@ SOON_SECONDS = 0.1  # after which our title comes back
 LEAVING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 
 
-class View(Protocol):
+class OutputView(Protocol):
     """How output gets to the screen."""
 
     @property
     def takes_all(self) -> bool: ...
     def open(self, size: tuple[int, int]) -> bytes: ...
     def resize(self, size: tuple[int, int]) -> bytes: ...
-    def program_is(self, size: tuple[int, int]) -> None: ...
+    def restart(self, program: tuple[int, int]) -> None: ...
     def asked_size(self) -> dict[str, object]: ...
     def show_status(self, text: str) -> bytes | None: ...
     def feed(self, output: bytes) -> None: ...
@@ -43,54 +45,61 @@ class View(Protocol):
 
 @dataclass(frozen=True)
 class Detached:
-    """By the key."""
+    """The person pressed the detach key."""
 
 
 @dataclass(frozen=True)
-class Ended:
-    """The program did; as the exit record says."""
+class AgentEnded:
+    """The program ended; `record` is its exit record."""
 
     record: dict[str, object]
 
 
 @dataclass(frozen=True)
-class Lost:
-    """The holder went away without a word."""
+class ConnectionLost:
+    """The connection broke and the holder sent no exit record."""
 
 
 @dataclass(frozen=True)
 class Signalled:
-    """We were told to end, or the terminal is gone, which means the same."""
+    """A signal asked us to end, or the terminal is gone."""
 
     number: int
 
 
-Outcome = Detached | Ended | Lost | Signalled
+Outcome = Detached | AgentEnded | ConnectionLost | Signalled
 
 
 class Attachment:
-    """The loop and what it knows."""
+    """The loop of one attached terminal, and its state."""
 
     def __init__(
         self,
         connection: Connection,
         tty: Tty,
-        view: View,
+        view: OutputView,
         keys: Keys,
-        status: Callable[[], str],
+        status: Callable[[], TerminalStatus],
         read_only: bool = False,
+        bell: bool = True,
+        hint: str = "",
     ) -> None:
+        """`hint` is shown once, for a moment."""
         self._connection = connection
         self._tty = tty
         self._view = view
         self._keys = keys
         self._status = status
         self._read_only = read_only
+        self._bell = bell
+        self._hint = Hint(hint, tty.size)
         self._poll = select.poll()
         self._watched: tuple[bool, int] | None = None
         self._outcome: Outcome | None = None
         self._dropped = False
+        self._program: tuple[int, int] | None = None  # its size, if it was said
         self._text = self._shown_text = ""  # of the status
+        self._needs_person = self._rung_for = ""
         self._asked_at = float("-inf")  # for it
         self._status_due = 0.0
         self._held_at = 0.0
@@ -109,20 +118,26 @@ class Attachment:
             except HungUpError:
                 self._outcome = Signalled(signal.SIGHUP)
             except HolderGoneError:
-                self._outcome = Lost()
+                self._outcome = ConnectionLost()
             finally:
-                ended = isinstance(self._outcome, Ended)
-                if ended:
-                    with contextlib.suppress(HungUpError):
+                ended = isinstance(self._outcome, AgentEnded)
+                with contextlib.suppress(HungUpError):
+                    if not self._tty.pending:
+                        self._tty.write(self._hint.end())
+                    if ended:
                         self._tty.write_all(self._view.take(float("inf")))
                 self._tty.leave(self._view.closing(ended))
         return self._outcome
 
     def _attach(self) -> None:
         """Also again: after having been too slow, or stopped."""
-        self._tty.write(title.KEEP + self._view.open(self._tty.size))
-        fields = {"read_only": self._read_only, "replay": True, **self._view.asked_size()}
-        self._connection.send_fields(b"A", fields)
+        self._write(title.KEEP + self._view.open(self._tty.size))
+        fields = {"read_only": self._read_only, "replay": True, "sizes": True}
+        self._connection.send_fields(b"A", fields | self._view.asked_size())
+
+    def _write(self, output: bytes) -> None:
+        """To the screen, with the hint on top of it while that lasts."""
+        self._tty.write(self._hint.add(output, time.monotonic()))
 
     def _turn(self, wake: int) -> None:
         for descriptor, events in self._poll.poll(self._timeout() * 1000):
@@ -150,8 +165,8 @@ class Attachment:
         due = now + STATUS_SECONDS
         if not self._tty.pending:  # else nothing can be shown, whatever is due
             due = min(due, self._status_due)
-            if (wait := self._view.wait(now)) is not None:
-                due = min(due, now + wait)
+            for wait in (self._view.wait(now), self._hint.wait(now)):
+                due = due if wait is None else min(due, now + wait)
         if self._keys.waits:
             due = min(due, self._held_at + KEY_SECONDS)
         return max(due - now, 0.0)
@@ -176,6 +191,8 @@ class Attachment:
             if number in LEAVING:
                 self._outcome = self._outcome or Signalled(number)
             elif number == signal.SIGWINCH:
+                self._dropped = self._dropped or self._hint.is_shown  # it is elsewhere now
+                self._hint.end()
                 self._tty.write(self._view.resize(self._tty.size))
                 if not self._read_only:
                     self._connection.send_fields(b"R", self._view.asked_size())
@@ -196,21 +213,35 @@ class Attachment:
             elif kind == b"D":
                 self._dropped = True
             elif kind == b"E":
-                self._outcome = self._outcome or Ended(parse_json(payload))
+                self._outcome = self._outcome or AgentEnded(parse_json(payload))
+            elif kind == b"Z":
+                self._begin_anew(_size(payload))
             elif kind == b"S":
-                status = parse_json(payload)
-                rows, cols = status.get("rows"), status.get("cols")
-                if isinstance(rows, int) and isinstance(cols, int):
-                    self._view.program_is((rows, cols))
+                self._hear_size(_size(payload))
+
+    def _begin_anew(self, program: tuple[int, int]) -> None:
+        """Somebody else changed the program's size; a replay follows."""
+        self._program = program
+        self._view.restart(program)
+
+    def _hear_size(self, program: tuple[int, int]) -> None:
+        """From a holder of before, which does not say by itself that the size has changed."""
+        if self._program is None:
+            self._program = program
+        elif self._program != program:
+            self._begin_anew(program)
+            self._dropped = True
 
     def _show(self, now: float) -> None:
-        if output := self._view.take(now):
-            self._tty.write(output)
+        output = self._view.take(now)
+        if output or self._hint.wait(now) == 0:
+            self._write(output)
         if self._dropped and not self._tty.pending:
             self._dropped = False
             # What was lost may have turned things off: begin as on a fresh terminal.
-            self._tty.write(self._tty.undo.sequences())
+            self._write(self._hint.end() + self._tty.undo.sequences())
             self._attach()
+            self._shown_text, self._status_due = "", now  # the title went, too
         if self._tty.undo.titled:  # by the program
             self._status_due = min(self._status_due, now + SOON_SECONDS)
         if now >= self._status_due:
@@ -219,19 +250,31 @@ class Attachment:
     def _show_status(self, now: float) -> None:
         if now >= self._asked_at + STATUS_SECONDS:
             self._asked_at = now
-            self._text = self._status()
+            self._text, needs_person = self._status()
+            if needs_person is not None:  # else nothing is known: the bell has rung for what was
+                self._needs_person = needs_person
             if self._read_only:
                 self._connection.send(b"S")
         self._status_due = self._asked_at + STATUS_SECONDS
-        if self._text == self._shown_text and not self._tty.undo.titled:
+        if self._needs_person == "":
+            self._rung_for = ""
+        is_shown = self._text == self._shown_text and self._needs_person == self._rung_for
+        if is_shown and not self._tty.undo.titled:
             return
-        shown = None if self._tty.pending else self._view.show_status(self._text)
-        if shown is None:
+        row = None if self._tty.pending else self._view.show_status(self._text)
+        if row is None:
             self._status_due = now + SOON_SECONDS
             return
-        self._tty.write(shown)
+        self._tty.write(row)
+        if self._needs_person != self._rung_for and self._bell:
+            self._tty.write(title.notification(self._needs_person))
         self._tty.undo.titled = False
-        self._shown_text = self._text
+        self._shown_text, self._rung_for = self._text, self._needs_person
+
+
+def _size(payload: bytes) -> tuple[int, int]:
+    fields = parse_json(payload)
+    return int(str(fields["rows"])), int(str(fields["cols"]))
 
 
 @contextlib.contextmanager

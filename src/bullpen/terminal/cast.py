@@ -1,7 +1,7 @@
-"""A session as asciinema plays it: version 2, a line of JSON for the header and each piece.
+"""A session as an asciinema file: version 2, a line of JSON for the header and each piece.
 
-Pure: log bytes and timing lines in, lines out. Sizes are not in the log: the header's
-size is that of the whole.
+Pure: log bytes and timing lines in, lines out. The log has no sizes, so the header's size holds
+for the whole recording.
 """
 
 import codecs

@@ -1,9 +1,8 @@
-"""Characters that take no column of their own: accents, joiners, emoji styles.
+"""Characters that take no column of their own: accents, joiners, emoji styles. Pure.
 
-The emulator gives each character a column. So a character with all that is put on top of
-it goes in as one stand-in of its width, and comes out as it was. No I/O.
-
-What belongs to a character of an earlier piece is dropped: that one is drawn already.
+The emulator gives each character a column. So a character with its marks is fed as one stand-in of
+the right width, and replaced again in what is drawn. A mark whose character was in an earlier
+piece is dropped: that character is drawn already.
 """
 
 import functools
@@ -75,7 +74,7 @@ class Clusters:
     def unpack(self, text: str) -> str:
         if not self._meant or text.isascii():
             return text
-        return _STAND_IN.sub(lambda found: self._meant.get(found[0], found[0]), text)
+        return _STAND_IN.sub(lambda match: self._meant.get(match[0], match[0]), text)
 
     def _stand_in(self, cluster: str) -> str:
         cluster = unicodedata.normalize("NFC", cluster)[:LONGEST]

@@ -1,8 +1,8 @@
-"""Waiting for more output without asking again and again.
+"""Waits for more output of an agent without polling.
 
-The holder tells every piece of output to who watches; what is printed comes from the log,
-so that nothing is missed or doubled between the two. A piece may be told before it is in
-the log: but what the holder answers after that, it answers with the log written.
+The holder reports every piece of output to its clients; what is printed comes from the log, so
+that nothing is missed or printed twice. A report may come before the piece is in the log. An
+answer of the holder that comes after the report proves that it is.
 """
 
 import select
@@ -16,7 +16,7 @@ def wait_for_output(connection: Connection) -> Iterator[None]:
     _attach(connection)
     connection.wait_for(b"K")
     yield
-    told = asked = False  # of output; for an answer
+    has_output = is_asked = False  # of output; for an answer
     while True:
         select.select([connection], [connection] if connection.wants_to_write else [], [])
         connection.flush()
@@ -24,15 +24,15 @@ def wait_for_output(connection: Connection) -> Iterator[None]:
         if b"D" in kinds:  # printing was slower than the program
             _attach(connection)
         _, answer, after = kinds.rpartition(b"S")
-        told = any(kind in after for kind in b"OeD") or (told and not answer)
+        has_output = any(kind in after for kind in b"OeD") or (has_output and not answer)
         if answer or b"E" in kinds:
-            asked = False
+            is_asked = False
             yield
         if b"E" in kinds:
             return
-        if told and not asked:
+        if has_output and not is_asked:
             connection.send(b"S")
-            asked = True
+            is_asked = True
 
 
 def _attach(connection: Connection) -> None:

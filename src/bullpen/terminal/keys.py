@@ -1,10 +1,9 @@
-"""Recognising the detach key in what a person types.
+"""Recognises the detach key in what a person types.
 
-Pure: bytes in as they come, split anywhere; out come the bytes for the program, and
-whether the person wants to leave. The key arrives as a control byte, or, when the program
-turned a keyboard protocol on, as `CSI code;modifiers u` (kitty) or `CSI 27;modifiers;code ~`
-(modifyOtherKeys). What is pasted is text and no key: else a text with that byte in it
-would leave, and the rest of it would be typed into the person's shell.
+Pure: bytes in, split anywhere; out come the bytes for the program, and whether the person wants to
+leave. The key arrives as a control byte or, when the program turned a keyboard protocol on, as
+`CSI code;modifiers u` (kitty) or `CSI 27;modifiers;code ~` (modifyOtherKeys). In pasted text it is
+no key: else the rest of the text would be typed into the person's shell.
 """
 
 import re
@@ -62,20 +61,20 @@ class Keys:
                 passed += typed[start : end + len(PASTE_ENDS)]
                 start = end + len(PASTE_ENDS)
                 self._pasting = False
-            found = self._pattern.search(typed, start)
-            if found is None:
+            match = self._pattern.search(typed, start)
+            if match is None:
                 break
-            passed += typed[start : found.start()]
-            start = found.end()
-            if found["paste"]:
+            passed += typed[start : match.start()]
+            start = match.end()
+            if match["paste"]:
                 self._pasting = True
                 passed += PASTE_BEGINS
                 continue
-            event = self._event(found)
+            event = self._event(match)
             if event in (PRESS, REPEAT):
                 return bytes(passed), True
             if event is None:
-                passed += found[0]
+                passed += match[0]
             # A release is dropped: the program never saw the press.
         half = (_HALF_PASTE_END if self._pasting else _HALF).search(typed, start)
         end = half.start() if half else len(typed)
@@ -90,17 +89,17 @@ class Keys:
             return b"", True
         return held, False
 
-    def _event(self, found: re.Match[bytes]) -> int | None:
+    def _event(self, match: re.Match[bytes]) -> int | None:
         """Which event of the detach key this is; None for another key."""
-        if found.re.groupindex.get("raw") and found["raw"]:
+        if match.re.groupindex.get("raw") and match["raw"]:
             return PRESS
-        if found["other_code"]:
-            is_ours = self._is_ours(int(found["other_code"]), int(found["other_modifiers"]) - 1)
+        if match["other_code"]:
+            is_ours = self._is_ours(int(match["other_code"]), int(match["other_modifiers"]) - 1)
             return PRESS if is_ours else None
-        code, modifiers = int(found["code"]), int(found["modifiers"] or 1) - 1
-        if code > 127 and found["base"]:  # another alphabet: what the key is called on its cap
-            code = int(found["base"])
-        return int(found["event"] or PRESS) if self._is_ours(code, modifiers) else None
+        code, modifiers = int(match["code"]), int(match["modifiers"] or 1) - 1
+        if code > 127 and match["base"]:  # another alphabet: what the key is called on its cap
+            code = int(match["base"])
+        return int(match["event"] or PRESS) if self._is_ours(code, modifiers) else None
 
     def _is_ours(self, code: int, modifiers: int) -> bool:
         held = modifiers & ~LOCKS

@@ -1,7 +1,6 @@
-"""The output log on disk, read in order, also while it grows and is rotated.
+"""Reads the output log in order, also while it grows and is rotated. Writes nothing.
 
-`output.log` becomes `output.log.1` when it is full (an older one is gone then) and a new
-one is begun. Reads only.
+A full `output.log` is renamed to `output.log.1`, which replaces an older one.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ class LogFiles:
             self._file.close()
 
     def read_on(self) -> Iterator[bytes]:
-        """All that is there now and was not read yet."""
+        """All output that is there now and was not read yet."""
         while True:
             if self._file is None:
                 self._file = _open(self._path)
@@ -85,10 +84,10 @@ def _open(path: Path, buffering: int = 0) -> BinaryIO | None:
 
 def _is_still_at(file: BinaryIO | None, path: Path) -> bool:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return file is None
-    return file is not None and os.path.samestat(os.fstat(file.fileno()), found)
+    return file is not None and os.path.samestat(os.fstat(file.fileno()), status)
 
 
 def _same(one: BinaryIO, other: BinaryIO) -> bool:

@@ -1,8 +1,8 @@
-"""A program's output as text that a person can read: no sequences, lines as they looked.
+"""A program's output as plain text: no sequences, lines as they looked. Pure.
 
-Pure; fed with bytes in pieces. Within a line it follows what programs do to show progress
-and edit what was typed: carriage returns, backspaces, short moves, erasing. A move to
-another line begins a new one; what a full-screen program drew comes out in that order.
+Fed with bytes in pieces. Within a line it follows carriage returns, backspaces, short moves and
+erasing. A move to another line begins a new one, so the output of a full-screen program comes out
+in the order in which it was drawn.
 """
 
 import codecs
@@ -71,16 +71,16 @@ def shown_lines(line: str) -> list[str]:
     lines: list[list[str]] = []
     cells: list[str] = []
     column = 0
-    for found in _TOKEN.finditer(line):
-        if found["text"]:
-            text = found["text"]
+    for token in _TOKEN.finditer(line):
+        if token["text"]:
+            text = token["text"]
             cells += " " * (column - len(cells))
             cells[column : column + len(text)] = text
             column += len(text)
-        elif found["move"]:
-            column = max(column - 1, 0) if found["move"] == "\b" else 0
-        elif final := found["final"]:
-            numbers = found["numbers"]
+        elif token["move"]:
+            column = max(column - 1, 0) if token["move"] == "\b" else 0
+        elif final := token["final"]:
+            numbers = token["numbers"]
             if final in _NEW_LINE or (final == "J" and numbers == "2"):
                 lines.append(cells)
                 cells, column = [], 0

@@ -1,9 +1,8 @@
-"""A terminal that we draw ourselves: the program's screen, and a status row below it.
+"""Draws the program's screen, with a status row below it.
 
-Used for `--status` (raw bytes and a drawn row do not mix: any `clear` wipes it) and for
-who only watches, whose terminal may have another size than the program's. The program's
-output goes to an emulator; what changed there is drawn, at most 60 times a second. Only
-what concerns the keyboard, the mouse and questions goes through to the real terminal.
+Used for `--status` (in raw output any `clear` would wipe the row) and for clients that only watch,
+whose terminal may have another size. The program's output goes to an emulator; what changed is
+drawn at most 60 times a second. Sequences for keyboard, mouse and questions are passed through.
 """
 
 import re
@@ -56,14 +55,14 @@ class PassedOn:
         self._cut = cut[0] if cut else b""
         return passed or (b"\x07" if b"\x1b" not in text and b"\x07" in text else b"")
 
-    def _pass(self, found: re.Match[bytes]) -> bytes:
-        if found["switch"]:
-            modes = found[0][3:-1].split(b";")
+    def _pass(self, match: re.Match[bytes]) -> bytes:
+        if match["switch"]:
+            modes = match[0][3:-1].split(b";")
             ours = [mode for mode in modes if mode and int(mode) in INPUT_MODES]
-            return b"\x1b[?%s%s" % (b";".join(ours), found[0][-1:]) if ours else b""
-        if found["reset"]:
+            return b"\x1b[?%s%s" % (b";".join(ours), match[0][-1:]) if ours else b""
+        if match["reset"]:
             return INPUT_MODES_OFF
-        return found[0] if found["whole"] or found["bell"] else b""
+        return match[0] if match["whole"] or match["bell"] else b""
 
 
 class Drawn:
@@ -81,6 +80,7 @@ class Drawn:
         self._dirty = True  # something is to be drawn
         self._stale_status = True
         self._redraw = False  # all of it, changed or not
+        self._is_cleared = True  # nothing is seen beside the program's screen
         self._drawn_at = 0.0
 
     takes_all = True  # output is never held back: a slow terminal just sees fewer pictures
@@ -100,11 +100,12 @@ class Drawn:
         self._dirty = self._stale_status = True
         return b"\x1b[2J"
 
-    def program_is(self, size: tuple[int, int]) -> None:
-        """Somebody else gave the program another size."""
-        if self._read_only and size != (self._screen.rows, self._screen.cols):
-            self._screen.resize(*size)
-            self._dirty = True
+    def restart(self, program: tuple[int, int]) -> None:
+        """Somebody else gave the program another size: all it shows comes again."""
+        self._screen = Screen(*program)
+        self._passed_on = PassedOn()
+        self._is_cleared = False
+        self._redraw = self._dirty = self._stale_status = True
 
     def asked_size(self) -> dict[str, object]:
         """What to ask the holder for."""
@@ -151,7 +152,8 @@ class Drawn:
 
     def _picture(self) -> str:
         room = self._rows - self._has_status
-        parts = []
+        parts = [] if self._is_cleared else ["\x1b[m\x1b[2J"]
+        self._is_cleared = True
         changed = self._screen.take_changed()
         for row in range(self._screen.rows) if self._redraw else changed:
             if row < room:

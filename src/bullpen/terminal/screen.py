@@ -1,8 +1,7 @@
-"""A terminal's screen in memory: output in, what a person would see out.
+"""A terminal's screen in memory: output in, lines and cursor out.
 
-The one module that knows the emulator library. Whoever shows an agent's screen without a
-terminal of their own uses it: the hub, `attach --status`, `peek`. It answers no questions
-of the program and knows no modes that concern input.
+The only module that knows the emulator library. Used by the hub, `attach --status` and `peek`.
+Answers no questions of the program and knows no input modes.
 """
 
 import codecs
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 from avt import Color, Pen, Vt  # type: ignore[attr-defined]
 
 from bullpen.terminal.clusters import Clusters
-from bullpen.terminal.essence import LEAST_BYTES, Region, essence
-from bullpen.terminal.ground import Ground
+from bullpen.terminal.last_screen import LEAST_BYTES, Region, last_screen
+from bullpen.terminal.sequence_state import SequenceState
 
 # With one column the library (0.1.2) panics on a wide character.
 LEAST_ROWS, LEAST_COLS = 1, 2
@@ -36,7 +35,7 @@ class Screen:
         self.rows, self.cols = max(rows, LEAST_ROWS), max(cols, LEAST_COLS)
         self._clusters = Clusters()
         self._region = Region()
-        self._ground = Ground()
+        self._sequence_state = SequenceState()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
@@ -47,17 +46,15 @@ class Screen:
         self._changed = set(range(self.rows))
 
     def feed(self, output: bytes) -> None:
-        """More output; a character may be split between calls.
-
-        Nobody looks at most of what scrolls by: it waits until somebody does, and then only
-        its end matters.
+        """More output; a character may be split between calls. Output is kept until the screen
+        is read; then only its end is fed to the emulator.
         """
         self._waiting.append(output)
         self._waiting_bytes += len(output)
         if self._waiting_bytes >= WAITING_BYTES:
-            self._settle()
+            self._feed_waiting()
 
-    def _settle(self) -> None:
+    def _feed_waiting(self) -> None:
         if not self._waiting:
             return
         output = self._shortened(b"".join(self._waiting))
@@ -80,38 +77,38 @@ class Screen:
         first = output.find(b"\n") + 1 if len(output) >= LEAST_BYTES else len(output)
         begin, rest = output[:first], output[first:]
         self._note(begin)
-        if rest and self._ground.is_whole and not self._region.is_set:
-            rest = essence(rest, self.rows)
+        if rest and self._sequence_state.is_whole and not self._region.is_set:
+            rest = last_screen(rest, self.rows)
         self._note(rest)
         return begin + rest
 
     def _note(self, output: bytes) -> None:
         self._region.feed(output)
-        self._ground.feed(output)
+        self._sequence_state.feed(output)
 
     def resize(self, rows: int, cols: int) -> None:
-        self._settle()
+        self._feed_waiting()
         self.rows, self.cols = max(rows, LEAST_ROWS), max(cols, LEAST_COLS)
         self._vt.resize(self.cols, self.rows)
         self._changed = set(range(self.rows))
 
     def take_changed(self) -> list[int]:
         """The lines that may look different since this was last asked."""
-        self._settle()
+        self._feed_waiting()
         changed = sorted(self._changed)
         self._changed.clear()
         return changed
 
     @property
     def cursor(self) -> Cursor:
-        self._settle()
+        self._feed_waiting()
         cursor = self._vt.cursor
         # After the last column is filled the library's cursor stands beyond it.
         return Cursor(cursor.row, min(cursor.col, self.cols - 1), cursor.visible)
 
     def lines(self) -> list[str]:
         """The text of every line, without spaces at its end."""
-        self._settle()
+        self._feed_waiting()
         text = self._clusters.unpack("\n".join([line.text for line in self._vt.view()]))
         return [line.rstrip() for line in text.split("\n")]
 
@@ -120,7 +117,7 @@ class Screen:
 
         Blanks at its end are left out, and the colours are off there.
         """
-        self._settle()
+        self._feed_waiting()
         limit = self.cols if cols is None else cols
         parts: list[str] = []
         pen: Pen | None = None  # None: the terminal's own colours

@@ -1,9 +1,9 @@
-"""Finding the session directory of an agent that runs or ran, by its name."""
+"""Finds the session directory of an agent, running or not, by its name."""
 
 from pathlib import Path
 
 from bullpen.errors import BullpenError, Kind
-from bullpen.paths import Home
+from bullpen.home.paths import Home
 from bullpen.suggest import nearest
 
 

@@ -1,58 +1,56 @@
-"""The line that says what a person is attached to: agent, role, state, what it used, messages
-that wait for it, pod, how to leave.
+"""The status line while attached: agent, role, state, usage, waiting messages, pod, detach key;
+and whether the agent waits for a person.
 
-State and figures are the hub's to say; while it is away the line goes without.
+State and usage come from the hub; without a hub the line leaves them out.
 """
 
-import json
-import os
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from bullpen.client import wire
-from bullpen.paths import HUB, Home
-from bullpen.terminal.detach_key import detach_key
+from bullpen.client.agents import get_agent
+from bullpen.client.hub import Hub
+from bullpen.errors import BullpenError
+from bullpen.home.paths import Home
+from bullpen.home.session_file import SessionFile, read_session_file
+from bullpen.terminal.attach_settings import attach_settings
+
+if TYPE_CHECKING:
+    from bullpen.model.agent_shown import AgentWithUsage
 
 # A terminal waits for nobody: a hub that takes longer is left out of this line.
 ANSWER_SECONDS = 0.1
 
 
-def status_text(home: Home, name: str) -> str:
-    """For the title and the status row. Not cleaned: whoever shows it does that."""
-    record = _session(home, name)
-    told = _of_hub(home, name)
+class TerminalStatus(NamedTuple):
+    """`text` is for the title and the status row, `needs_person` says for what the agent waits, if
+    it does; None if no hub has said so. The caller removes control characters from both."""
+
+    text: str = ""
+    needs_person: str | None = ""
+
+
+def status_of(home: Home, name: str) -> TerminalStatus:
+    """What is known of the agent now."""
+    agent = _ask_hub(home, name)
+    # What another machine has of its agent is not here.
+    session = SessionFile() if "/" in name else read_session_file(home, name)
+    words = agent.words if agent else ""
     facts = [
         name,
-        record.get("role"),
-        told.get("words"),
-        told.get("summary"),
-        record.get("pod"),
-        f"{detach_key(home)} leaves",
+        session.role,
+        words,
+        agent.summary if agent else "",
+        session.pod,
+        f"{attach_settings(home).detach_key} leaves",
     ]
-    return " · ".join(fact for fact in facts if isinstance(fact, str) and fact)
+    text = " · ".join(fact for fact in facts if fact)
+    if agent is None:
+        return TerminalStatus(text, None)
+    return TerminalStatus(text, f"{name}: {words}" if words.startswith("blocked") else "")
 
 
-def _session(home: Home, name: str) -> dict[str, Any]:
-    """What the session says of itself; nothing when it says nothing that can be read."""
+def _ask_hub(home: Home, name: str) -> "AgentWithUsage | None":
+    hub = Hub(home, start=False, seconds=ANSWER_SECONDS)
     try:
-        return _object((home.session(name) / "session.json").read_bytes())
-    except OSError:
-        return {}
-
-
-def _of_hub(home: Home, name: str) -> dict[str, Any]:
-    token = os.environ.get("BULLPEN_TOKEN")
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    target = f"/agents/{wire.quoted(name)}"
-    try:
-        answer = wire.request(str(home.socket(HUB)), "GET", target, headers, b"", ANSWER_SECONDS)
-    except (wire.HubError, OSError, ValueError):
-        return {}
-    return _object(answer.body) if answer.status == 200 else {}
-
-
-def _object(text: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        return hub.do(get_agent(name).unchecked())
+    except (BullpenError, OSError, ValueError):
+        return None

@@ -1,7 +1,7 @@
-"""The window's title: what stands there while a person is attached.
+"""The window's title while a person is attached, and notifications beside it. Pure.
 
-Pure. The text may come from an agent: nothing in it may end the title and begin another
-sequence, turn the reading direction, or break the line.
+The text may come from an agent: it must not end the title and begin another sequence, change the
+reading direction, or break the line.
 """
 
 import re
@@ -18,6 +18,13 @@ _SPACES = re.compile(r"\s+")
 def title(text: str) -> bytes:
     """The sequence that sets it."""
     return b"\x1b]2;%s\x07" % clean(text).encode()
+
+
+def notification(text: str) -> bytes:
+    """The bell, and what terminals show outside of their window: some know the first sequence, some
+    the second, the others none."""
+    words = clean(text).replace(";", ",").encode()
+    return b"\x07\x1b]9;%s\x07\x1b]777;notify;Bullpen;%s\x07" % (words, words)
 
 
 def clean(text: str) -> str:

@@ -1,7 +1,7 @@
-"""The person's terminal: raw while attached, and back as it was in the end.
+"""The person's terminal: raw while attached, restored at the end.
 
-What is written goes through `Undo`, so that leaving undoes it. Nothing waits for a slow
-terminal: what it does not take stays in `pending`, and keys are read meanwhile.
+Output goes through `Undo`, so that leaving can undo it. A slow terminal blocks nothing: what it
+does not take stays in `pending`, and keys are read meanwhile.
 """
 
 import contextlib

@@ -1,12 +1,10 @@
-"""What puts a terminal back after a program has used it.
+"""The sequences that restore a terminal after a program has used it. Pure.
 
-Pure. `Undo` is fed with what was really written to the terminal, in pieces of any size,
-and knows what that turned on; an untouched terminal is not disturbed (leaving the
-alternate screen without having entered it moves the cursor). `EVERYTHING` is for when
-nobody knows what was turned on.
+`Undo` is fed with what was written to the terminal, in pieces of any size, and knows what that
+turned on. Only that is undone: leaving an alternate screen that was never entered would move the
+cursor. `EVERYTHING` is for when nobody knows what was turned on.
 
-It stands in the way of all output: one search per piece, and Python runs only for what
-that finds.
+All output passes through it: one search per piece, and Python runs only for matches.
 """
 
 import re
@@ -88,34 +86,34 @@ class Undo:
         if not self._cut and b"\x1b" not in written:
             return
         text = self._cut + written
-        for found in _SEQUENCE.finditer(text):
-            self._note(found)
+        for match in _SEQUENCE.finditer(text):
+            self._note(match)
         cut = _CUT.search(text, max(len(text) - 80, 0))
         self._cut = cut[0] if cut else b""
 
-    def _note(self, found: re.Match[bytes]) -> None:
-        kind = found.lastgroup
+    def _note(self, match: re.Match[bytes]) -> None:
+        kind = match.lastgroup
         if kind == "switch":
-            for text in found["modes"].split(b";"):
-                self._switch(int(text or 0), found["switch"] == b"h")
+            for text in match["modes"].split(b";"):
+                self._switch(int(text or 0), match["switch"] == b"h")
         elif kind == "final":
-            self._keyboard(found["prefix"], found["numbers"], found["final"])
+            self._keyboard(match["prefix"], match["numbers"], match["final"])
         elif kind == "region":
-            self._region = found["region"] not in (b"", b";")
+            self._region = match["region"] not in (b"", b";")
         elif kind == "shape":
             self._shape = True
         elif kind == "titles":
-            self._keep_title(found["stack"] == b"22", found["which"] or b";0")
+            self._keep_title(match["stack"] == b"22", match["which"] or b";0")
         elif kind == "string":
-            self.titled = self.titled or found["string"] in TITLES
-            if found["string"] in STRINGS:
-                self._strings.add(found["string"])
+            self.titled = self.titled or match["string"] in TITLES
+            if match["string"] in STRINGS:
+                self._strings.add(match["string"])
         elif kind == "soft_reset":
             self._region = self._keypad = False
             self._on -= {1, 6}
             self._off.discard(25)
         else:
-            self._note_short(found["short"])
+            self._note_short(match["short"])
 
     def _note_short(self, letter: bytes) -> None:
         if letter == b"c":

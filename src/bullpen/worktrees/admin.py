@@ -1,11 +1,10 @@
-"""Git's administrative directory of a worktree: made whole, moved whole, dropped whole.
+"""Git's administrative directory of a worktree: writes, moves and removes it as a whole.
 
-`git worktree add` fills `<common>/worktrees/<id>` file by file, and any git that
-looks at the repository meanwhile (an agent's `git branch`, `git fetch`) dies with
-"failed to read commondir". Here the directory is written aside and renamed into
-place: others see it complete or not at all. The files are the documented ones of
-gitrepository-layout(5). Repositories with extensions (per-worktree config, reftable,
-relative paths) are left to git itself, which knows what else to write.
+`git worktree add` fills `<common>/worktrees/<id>` file by file, and any git that reads it meanwhile
+(an agent's `git branch`, `git fetch`) dies with "failed to read commondir". So the directory is
+written aside and renamed: others see it complete or not at all. The files are those of
+gitrepository-layout(5). Repositories with extensions (per-worktree config, reftable, relative
+paths) are left to git itself, which knows what else to write.
 """
 
 import contextlib
@@ -21,6 +20,8 @@ from bullpen.worktrees.repo_lock import Lock
 # Git directories of a worktree's submodules, as we name them to people; never a tracked path.
 MODULES = ".git/modules"
 BEING_MADE = "bullpen: being made"
+# So begin the locks of those who work in a worktree: no force removes it.
+AGENT_RUNS, TASK_WORKS = "its agent is running", "a task works in it"
 POOLED = "bullpen: kept ready"
 REASON_BYTES = 1 << 12
 
@@ -43,7 +44,7 @@ def add(repo: Repository, id: str, making: Path, path: Path, head: str, lock: Lo
             *(making, ref),
             fds=[lock.fd],
         )
-        place(admin, path)
+        write_path(admin, path)
         return admin
     aside = repo.own_dir / "new" / id
     aside.mkdir(parents=True)
@@ -58,7 +59,7 @@ def add(repo: Repository, id: str, making: Path, path: Path, head: str, lock: Lo
     return admin
 
 
-def place(admin: Path, path: Path) -> None:
+def write_path(admin: Path, path: Path) -> None:
     """Tell git where the work tree lies."""
     write_atomically(admin / "gitdir", f"{path / '.git'}\n")
 
@@ -92,15 +93,20 @@ def has_modules(admin: Path) -> bool:
 
 
 def save_modules(admin: Path, aside: Path) -> None:
-    """Put them with the worktree's files, before the administrative directory goes."""
+    """Put them beside the worktree's files, before the administrative directory goes. Not among
+    them: there an agent may have put some that lead elsewhere."""
     if has_modules(admin):
-        aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+        saved = saved_modules(aside)
+        saved.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            (admin / "modules").rename(aside / ".git-modules")
+            (admin / "modules").rename(saved)
         except OSError:  # another file system
-            shutil.copytree(
-                admin / "modules", aside / ".git-modules", symlinks=True, dirs_exist_ok=True
-            )
+            shutil.copytree(admin / "modules", saved, symlinks=True, dirs_exist_ok=True)
+
+
+def saved_modules(aside: Path) -> Path:
+    """Where those of a removed worktree lie."""
+    return aside.with_name(f"{aside.name}.modules")
 
 
 def drop(repo: Repository, id: str) -> None:
@@ -110,7 +116,7 @@ def drop(repo: Repository, id: str) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         (repo.admin_dir / id).rename(aside)
-    for leftover in (aside, repo.own_dir / "new" / id):
+    for leftover in (aside, repo.own_dir / "new" / id, repo.own_dir / "indexes" / id):
         shutil.rmtree(leftover, ignore_errors=True)
 
 

@@ -1,10 +1,12 @@
 """Branch names: the four schemes, and what git allows. Pure.
 
-(a) a plain agent: the agent's name; (b) a swarm session: `<prefix>/<role>-<session>`;
-(c) a subtree: `<parent's birth branch>.<slug>`; (d) a detached head: no branch.
+A plain agent has its own name; a swarm session `<prefix>/<role>-<session>`; a subtree
+`<parent's birth branch>.<slug>`; a detached head has no branch.
 """
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 
 from bullpen.worktrees.errors import Code, WorktreeError
 
@@ -35,8 +37,26 @@ def check_branch(branch: str) -> str:
 def swarm_branch(role: str, session: str, prefix: str = DEFAULT_PREFIX) -> str:
     """`swarm/reviewer-1700000000`; a session is always named."""
     if not session:
-        raise WorktreeError(Code.INVALID, f"a swarm branch of {role} needs a session id")
+        raise WorktreeError(
+            Code.INVALID,
+            f"a swarm branch of {role} needs a session id",
+            hint="a word or a number of your choice, e.g. 1700000000",
+        )
     return check_branch(f"{prefix}/{role}-{session}")
+
+
+def swarm_branches(
+    roles: Mapping[str, str], session: str, prefix: str = DEFAULT_PREFIX
+) -> dict[str, str]:
+    """The swarm branch of each name, by its role. Where several have one role, their names behind
+    the session tell them apart."""
+    many = {role for role, count in Counter(roles.values()).items() if count > 1}
+    return {
+        name: swarm_branch(
+            role, f"{session}-{name}" if session and role in many else session, prefix
+        )
+        for name, role in roles.items()
+    }
 
 
 def swarm_created_at(branch: str, role: str, prefix: str = DEFAULT_PREFIX) -> int:

@@ -1,4 +1,4 @@
-"""Clean-up by age and in bulk: the same `remove`, asked of many, never with a blind eye."""
+"""Clean-up by age and in bulk. Uses `remove`, so nothing is dropped that `remove` would refuse."""
 
 import os
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from bullpen import clock
-from bullpen.worktrees import kept, trash
+from bullpen.worktrees import safety_copies, trash
 from bullpen.worktrees.errors import Code, WorktreeError, reported
 from bullpen.worktrees.git import git
 from bullpen.worktrees.listing import created_at, list_all, list_managed
 from bullpen.worktrees.merged import standing
 from bullpen.worktrees.records import Record, find_record
 from bullpen.worktrees.recover import delete_branch, recover
-from bullpen.worktrees.remove import decide, look, prune, remove
+from bullpen.worktrees.remove import decide, inspect, plan_removal, prune, remove
 from bullpen.worktrees.repo_lock import Lock, locked
 from bullpen.worktrees.site import Site, path_for
 
@@ -55,7 +55,9 @@ def cleanup_orphaned(
     return cleaned
 
 
-def cleanup_branches(site: Site, prefix: str = "", *, force: bool = False) -> Cleaned:
+def cleanup_branches(
+    site: Site, prefix: str = "", *, force: bool = False, dry_run: bool = False
+) -> Cleaned:
     """Delete branches under the prefix that no worktree uses: merged ones, or with force all.
 
     What force drops is kept as for worktrees.
@@ -63,7 +65,8 @@ def cleanup_branches(site: Site, prefix: str = "", *, force: bool = False) -> Cl
     start = prefix or site.branch_prefix
     cleaned = Cleaned()
     with reported("cannot clean up", Code.CLEANUP_FAILED), locked(site.repo) as lock:
-        recover(site.repo, lock)
+        if not dry_run:
+            recover(site.repo, lock)
         used = {entry.branch for entry in list_all(site)}
         done = git(
             site.repo, "for-each-ref", "--format=%(objectname) %(refname)", f"refs/heads/{start}/"
@@ -71,33 +74,59 @@ def cleanup_branches(site: Site, prefix: str = "", *, force: bool = False) -> Cl
         for line in filter(None, done.text.split("\n")):
             tip, ref = line.split(" ", 1)
             branch = ref.removeprefix("refs/heads/")
-            if branch not in used:
-                _delete_if_safe(site, branch, tip, force, cleaned, lock)
+            if branch in used:
+                continue
+            lost = standing(site.repo, branch, tip, ["HEAD"])
+            if not (force or lost.may_go):
+                cleaned.left[branch] = unmerged_text(lost.unique_commits)
+            elif dry_run or _delete(site, branch, tip, bool(lost.unique_commits), lock):
+                cleaned.branches.append(branch)
     return cleaned
 
 
 def remove_all(site: Site, *, force: bool = False) -> int:
     """Remove every managed worktree; without force, those that need it are left."""
-    return len(_remove_each(site, force).worktrees)
+    return len(_remove_each(site, force, nobody, dry_run=False).worktrees)
 
 
-def full_cleanup(site: Site, *, force: bool = False) -> Cleaned:
-    """Worktrees, orphaned prefix branches, stale references, and the base if it is empty."""
-    cleaned = _remove_each(site, force)
-    of_branches = cleanup_branches(site, force=force)
+def nobody(_name: str) -> str:
+    """Why a worktree is in use: it is not."""
+    return ""
+
+
+def full_cleanup(
+    site: Site,
+    *,
+    force: bool = False,
+    why_used: Callable[[str], str] = nobody,
+    dry_run: bool = False,
+) -> Cleaned:
+    """Worktrees, orphaned prefix branches, stale references, and the base if it is empty.
+    `why_used` says of a worktree why nobody may take it now."""
+    cleaned = _remove_each(site, force, why_used, dry_run=dry_run)
+    of_branches = cleanup_branches(site, force=force, dry_run=dry_run)
     cleaned.branches = of_branches.branches
     cleaned.left |= of_branches.left
+    if dry_run:
+        return cleaned
     cleaned.pruned = prune(site)
     trash.empty(site, wait=True)
     _remove_empty_base(site)
     return cleaned
 
 
-def _remove_each(site: Site, force: bool) -> Cleaned:
+def _remove_each(
+    site: Site, force: bool, why_used: Callable[[str], str], *, dry_run: bool
+) -> Cleaned:
     cleaned = Cleaned()
+    remove_one = plan_removal if dry_run else remove
     for entry in list_managed(site):
+        why = why_used(entry.name)
+        if why:
+            cleaned.left[entry.name] = why
+            continue
         try:
-            remove(site, entry.name, force=force)
+            remove_one(site, entry.name, force=force)
         except WorktreeError as error:
             if error.code not in NEEDS_FORCE:
                 raise
@@ -112,7 +141,7 @@ def gc(site: Site, *, now: datetime | None = None) -> Cleaned:
     with reported("cannot clean up", Code.CLEANUP_FAILED):
         with locked(site.repo) as lock:
             recovered = recover(site.repo, lock)
-            expired = kept.expire(site.repo, now or clock.now())
+            expired = safety_copies.expire(site.repo, now or clock.now())
         trash.empty(site, now)
         return Cleaned(recovered=recovered, expired=expired)
 
@@ -123,26 +152,26 @@ def reason_to_keep(site: Site, name: str) -> str | None:
     if not os.path.lexists(path):
         return None
     try:
-        found = look(site, name, path)
-        decide(found, force=False, delete_branch=True)
+        facts = inspect(site, name, path)
+        decide(facts, force=False, delete_branch=True)
     except WorktreeError as error:
         return error.message
-    if found.standing.may_go:
+    if facts.standing.may_go:
         return ""
-    return lonely(found.standing.unique_commits)
+    return unmerged_text(facts.standing.unique_commits)
 
 
-def lonely(commits: int) -> str:
+def unmerged_text(commits: int) -> str:
     """Why a branch is left."""
     return f"{commits} commit{'s exist' if commits != 1 else ' exists'} nowhere else"
 
 
 def _remove_if_safe(site: Site, name: str, cleaned: Cleaned, dry_run: bool) -> None:
     try:
-        found = look(site, name, path_for(site, name))
-        decide(found, force=False, delete_branch=True)
-        if not found.standing.may_go:
-            cleaned.left[name] = lonely(found.standing.unique_commits)
+        facts = inspect(site, name, path_for(site, name))
+        decide(facts, force=False, delete_branch=True)
+        if not facts.standing.may_go:
+            cleaned.left[name] = unmerged_text(facts.standing.unique_commits)
             return
         if not dry_run:
             remove(site, name)
@@ -154,18 +183,11 @@ def _remove_if_safe(site: Site, name: str, cleaned: Cleaned, dry_run: bool) -> N
         cleaned.worktrees.append(name)
 
 
-def _delete_if_safe(
-    site: Site, branch: str, tip: str, force: bool, cleaned: Cleaned, lock: Lock
-) -> None:
-    lost = standing(site.repo, branch, tip, ["HEAD"])
-    if not (force or lost.may_go):
-        cleaned.left[branch] = lonely(lost.unique_commits)
-        return
-    if lost.unique_commits:
+def _delete(site: Site, branch: str, tip: str, holds_work: bool, lock: Lock) -> bool:
+    if holds_work:
         record = _record_for(site, branch, tip)
-        kept.keep(site.repo, record, [tip], None, on=branch, tip=tip, fds=[lock.fd])
-    if delete_branch(site.repo, branch, tip, lock):
-        cleaned.branches.append(branch)
+        safety_copies.keep(site.repo, record, [tip], None, on=branch, tip=tip, fds=[lock.fd])
+    return delete_branch(site.repo, branch, tip, lock)
 
 
 def _record_for(site: Site, branch: str, tip: str) -> Record:

@@ -1,12 +1,12 @@
-"""Making worktrees: all of a set or none, and never half of one in sight.
+"""Makes worktrees: all of a set or none, and never a half-made one at its path.
 
-A set goes through these steps; killed between any two, it is rolled back by the
-next caller (`recover`):
+A set goes through these steps. Killed between any two, it is rolled back by the next caller
+(`recover`):
 
     lock    intent in the journal; branches in one ref transaction; git told of each
-    -       files checked out side by side under `.making/`; untracked files, persona
-    lock    each renamed to its place; records written
-    -       set-up commands, in place
+    -       files checked out in parallel under `.making/`; untracked files, persona
+    lock    each renamed to its path; records written
+    -       set-up commands, in the worktree
     lock    git's locks lifted; intent withdrawn: from here on the set exists
 """
 
@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from bullpen.errors import BullpenError
-from bullpen.worktrees import admin, journal, prepare
+from bullpen.worktrees import admin, journal, own_index, ports, prepare, submodules
 from bullpen.worktrees.errors import Code, WorktreeError, reported
+from bullpen.worktrees.exclude import exclude_base
 from bullpen.worktrees.git import (
     BIRTH,
     CHECKOUT_SECONDS,
@@ -31,10 +32,10 @@ from bullpen.worktrees.git import (
     is_born_elsewhere,
     resolve,
 )
-from bullpen.worktrees.journal import Entry, Making
-from bullpen.worktrees.plan import Plan, Spec, exists_already, plan_again, plan_many
-from bullpen.worktrees.pool import pick, settle
-from bullpen.worktrees.records import find_record, write_record
+from bullpen.worktrees.journal import IntentFile, Making
+from bullpen.worktrees.plan import Spec, WorktreePlan, exists_already, plan_again, plan_many
+from bullpen.worktrees.pool import pick, refresh_index
+from bullpen.worktrees.records import find_record
 from bullpen.worktrees.recover import recover, roll_back
 from bullpen.worktrees.remove import forget
 from bullpen.worktrees.repo_lock import Lock, locked
@@ -74,10 +75,24 @@ def ensure_many(site: Site, specs: Sequence[Spec]) -> dict[str, Path]:
                 if _is_being_made(site.repo, path):
                     raise being_made(name)
         missing = [spec for spec in specs if not _is_there(site, spec)]
+        for spec in specs:
+            if spec not in missing:
+                reserve_ports(site, spec.name, spec.ports)
         again = {spec.name: plan for spec in missing if (plan := _plan_again(site, spec))}
         new = [spec for spec in missing if spec.name not in again]
         plans = [*again.values(), *(plan_many(site, new) if new else [])]
         return paths | make(site, plans) if plans else paths
+
+
+def reserve_ports(site: Site, name: str, count: int) -> None:
+    """Have so many ports on record for a worktree that is there: it may have been made before
+    anybody needed them. What it has stays, unless that is too little."""
+    if count == 0:
+        return
+    with reported(f"cannot reserve ports for {name}"), locked(site.repo) as lock:
+        checkout = find_checkout(site, path_for(site, name))
+        if checkout is not None:
+            ports.keep_or_reserve(site, checkout, count, lock)
 
 
 def _is_there(site: Site, spec: Spec) -> bool:
@@ -90,8 +105,9 @@ def _is_there(site: Site, spec: Spec) -> bool:
     return False
 
 
-def _plan_again(site: Site, spec: Spec) -> Plan | None:
-    """The plan for a branch of ours that lost its worktree; None when there is none."""
+def _plan_again(site: Site, spec: Spec) -> WorktreePlan | None:
+    """The plan to check out our branch again whose worktree is gone; None if there is no such
+    branch."""
     record = find_record(site, spec.name)
     if not (record and record.is_of(site.repo) and record.branch == spec.birth_branch != ""):
         return None
@@ -105,18 +121,20 @@ def _plan_again(site: Site, spec: Spec) -> Plan | None:
 # ── acting ───────────────────────────────────────────────────────────────────
 
 
-def make(site: Site, plans: Sequence[Plan]) -> dict[str, Path]:
+def make(site: Site, plans: Sequence[WorktreePlan]) -> dict[str, Path]:
     """Carry the plans out, all or none."""
     repo = site.repo
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         with locked(repo) as lock:
             recover(repo, lock)
             _check_free(site, plans, lock)
+            paths = [Path(plan.member.path) for plan in plans]
+            exclude_base(site.base, [path.name for path in paths if path.parent == site.base])
             site.making.mkdir(mode=0o700, parents=True, exist_ok=True)
             plans = _use_pool(site, plans)
             making = Making(str(site.base), tuple(plan.member for plan in plans))
-            entry = held.enter_context(journal.announced(repo, making, lock))
-            held.enter_context(_undone_on_failure(site, making, entry))
+            entry = stack.enter_context(journal.announced(repo, making, lock))
+            stack.enter_context(_undone_on_failure(site, making, entry))
             checkouts = _register(site, plans, entry, lock)
         _side_by_side(
             lambda pair: _fill(site, *pair, entry), list(zip(plans, checkouts, strict=True))
@@ -128,7 +146,13 @@ def make(site: Site, plans: Sequence[Plan]) -> dict[str, Path]:
                 return {plan.spec.name: Path(plan.member.path) for plan in plans}
         _side_by_side(
             lambda plan: prepare.run_setup(
-                site, plan.spec.name, Path(plan.member.path), plan.spec.setup, [entry.fd]
+                site,
+                plan.spec.name,
+                Checkout(Path(plan.member.path), repo.admin_dir / plan.member.id),
+                plan.spec.setup,
+                plan.spec.setup_sandbox,
+                ports.find_port_variables(Path(plan.member.path)),
+                [entry.fd],
             ),
             list(plans),
         )
@@ -138,7 +162,7 @@ def make(site: Site, plans: Sequence[Plan]) -> dict[str, Path]:
 
 
 @contextlib.contextmanager
-def _undone_on_failure(site: Site, making: Making, entry: Entry) -> Iterator[None]:
+def _undone_on_failure(site: Site, making: Making, entry: IntentFile) -> Iterator[None]:
     try:
         yield
     except BaseException:
@@ -150,7 +174,7 @@ def _undone_on_failure(site: Site, making: Making, entry: Entry) -> Iterator[Non
         raise
 
 
-def _check_free(site: Site, plans: Sequence[Plan], lock: Lock) -> None:
+def _check_free(site: Site, plans: Sequence[WorktreePlan], lock: Lock) -> None:
     for plan in plans:
         path = Path(plan.member.path)
         if os.path.lexists(path):
@@ -169,7 +193,7 @@ def _check_free(site: Site, plans: Sequence[Plan], lock: Lock) -> None:
             forget(site, plan.spec.name, path, lock)
 
 
-def _use_pool(site: Site, plans: Sequence[Plan]) -> list[Plan]:
+def _use_pool(site: Site, plans: Sequence[WorktreePlan]) -> list[WorktreePlan]:
     """Give the plans ready checkouts, as many as there are."""
     ready = pick(site, [plan for plan in plans if plan.record])
     result = []
@@ -186,7 +210,9 @@ def _use_pool(site: Site, plans: Sequence[Plan]) -> list[Plan]:
     return result
 
 
-def _register(site: Site, plans: Sequence[Plan], entry: Entry, lock: Lock) -> list[Checkout]:
+def _register(
+    site: Site, plans: Sequence[WorktreePlan], entry: IntentFile, lock: Lock
+) -> list[Checkout]:
     """Branches first, in one transaction; then git's record of each worktree."""
     lines = [
         f"create refs/heads/{plan.member.branch} {plan.member.commit}\n"
@@ -210,18 +236,18 @@ def _create_branches(repo: Repository, commands: str, key: str, lock: Lock) -> N
         )
     except WorktreeError as error:
         # Created since we looked, or `a` stands in the way of `a/b` (there, or in this set).
-        said = str(error.details.get("git", ""))
-        if "exists" not in said and "at the same time" not in said:
+        complaint = str(error.details.get("git", ""))
+        if "exists" not in complaint and "at the same time" not in complaint:
             raise
         raise WorktreeError(
             Code.BRANCH_EXISTS,
-            f"cannot create the branch: {said.removeprefix('fatal: ')}",
+            f"cannot create the branch: {complaint.removeprefix('fatal: ')}",
             hint="choose another name",
             details=error.details,
         ) from error
 
 
-def _register_one(site: Site, plan: Plan, lock: Lock) -> Checkout:
+def _register_one(site: Site, plan: WorktreePlan, lock: Lock) -> Checkout:
     making = site.making / plan.member.id
     path = Path(plan.member.path)
     if plan.ready is None:
@@ -230,7 +256,7 @@ def _register_one(site: Site, plan: Plan, lock: Lock) -> Checkout:
     checkout = Checkout(making, site.repo.admin_dir / plan.member.id)
     admin.set_lock(checkout.admin, admin.BEING_MADE)
     plan.ready.path.rename(making)
-    admin.place(checkout.admin, path)
+    admin.write_path(checkout.admin, path)
     branch = plan.spec.birth_branch
     words = (
         ["symbolic-ref", "-m", "bullpen: handed out", "HEAD", f"refs/heads/{branch}"]
@@ -241,8 +267,8 @@ def _register_one(site: Site, plan: Plan, lock: Lock) -> Checkout:
     return checkout
 
 
-def _fill(site: Site, plan: Plan, checkout: Checkout, entry: Entry) -> None:
-    """Everything that may take long, and that nobody else can meet."""
+def _fill(site: Site, plan: WorktreePlan, checkout: Checkout, entry: IntentFile) -> None:
+    """Write the files: slow, outside the lock, in a directory that nobody else uses."""
     if plan.ready is None:
         words = ["reset", "--hard", "--quiet", "--no-recurse-submodules"]
     elif plan.ready.commit != plan.member.commit:
@@ -265,13 +291,24 @@ def _fill(site: Site, plan: Plan, checkout: Checkout, entry: Entry) -> None:
                 error.hint = f"the disk of {site.base} is full: make room and try again"
             raise
     if plan.record is None:
-        settle(site.repo, checkout)
+        refresh_index(site.repo, checkout)
+    if words:
+        own_index.seed(site.repo, checkout, plan.member.commit)
+    # One for the pool gets them when it is handed out.
+    if plan.record is not None and _may_have_submodules(checkout):
+        submodules.initialise(site.repo, checkout, plan.member.commit)
     prepare.copy_untracked(site, plan.spec.copy, checkout.path)
     if plan.spec.persona:
         prepare.place_persona(site.repo, checkout, plan.spec.persona)
 
 
-def _put_in_place(site: Site, plans: Sequence[Plan], _lock: Lock) -> None:
+def _may_have_submodules(checkout: Checkout) -> bool:
+    """Of files that were written just now. Asking git of the commit costs a process."""
+    is_sparse = (checkout.admin / "info" / "sparse-checkout").exists()
+    return is_sparse or os.path.lexists(checkout.path / ".gitmodules")
+
+
+def _put_in_place(site: Site, plans: Sequence[WorktreePlan], lock: Lock) -> None:
     for plan in plans:
         path = Path(plan.member.path)
         # rename(2) would silently replace an empty directory.
@@ -286,10 +323,10 @@ def _put_in_place(site: Site, plans: Sequence[Plan], _lock: Lock) -> None:
                 raise
             raise exists_already(plan.spec.name, path) from error
         if plan.record:
-            write_record(site, plan.record)
+            ports.write_with_ports(site, plan.record, plan.spec.ports, lock)
 
 
-def _conclude(site: Site, plans: Sequence[Plan], entry: Entry) -> None:
+def _conclude(site: Site, plans: Sequence[WorktreePlan], entry: IntentFile) -> None:
     for plan in plans:
         registered = site.repo.admin_dir / plan.member.id
         if plan.lock_reason:
@@ -314,7 +351,7 @@ def _side_by_side(work: Callable[[T], None], items: list[T]) -> None:
 
 
 def being_made(name: str) -> WorktreeError:
-    """Somebody else is at it right now."""
+    """The error for a worktree that another process is making."""
     return WorktreeError(
         Code.WORKTREE_EXISTS,
         f"worktree {name} is being made by another process",

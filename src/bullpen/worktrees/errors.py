@@ -23,6 +23,7 @@ class Code(Enum):
     SETUP_FAILED = "SETUP_FAILED"
     GIT_FAILED = "GIT_FAILED"
     CLEANUP_FAILED = "CLEANUP_FAILED"
+    NO_PORTS = "NO_PORTS"
     INVALID = "INVALID"
 
 
@@ -40,6 +41,7 @@ KINDS = {
     Code.SETUP_FAILED: Kind.COMMAND_FAILED,
     Code.GIT_FAILED: Kind.COMMAND_FAILED,
     Code.CLEANUP_FAILED: Kind.COMMAND_FAILED,
+    Code.NO_PORTS: Kind.UNAVAILABLE,
     Code.INVALID: Kind.INVALID,
 }
 
@@ -59,7 +61,7 @@ class WorktreeError(BullpenError):
 
 @contextmanager
 def reported(what: str, code: Code = Code.GIT_FAILED) -> Iterator[None]:
-    """At the library's edge: the system's own failures get a code, ours pass through."""
+    """Turn failures of the system into a `WorktreeError` with that code; pass ours through."""
     try:
         yield
     except WorktreeError:

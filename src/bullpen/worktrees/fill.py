@@ -1,4 +1,4 @@
-"""Filling the warm pool, and throwing out what somebody has written into."""
+"""Fills the pool, and throws out entries that somebody has written into."""
 
 import os
 import secrets
@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 from bullpen import clock
-from bullpen.worktrees import admin, kept, repo_lock, trash
+from bullpen.worktrees import admin, repo_lock, safety_copies, trash
 from bullpen.worktrees.create import make
 from bullpen.worktrees.errors import Code, WorktreeError, reported
 from bullpen.worktrees.git import Checkout, resolve
-from bullpen.worktrees.journal import Member
-from bullpen.worktrees.plan import Plan, Spec
+from bullpen.worktrees.journal import NewWorktree
+from bullpen.worktrees.plan import Spec, WorktreePlan
 from bullpen.worktrees.pool import Ready, list_ready
 from bullpen.worktrees.repo_lock import locked
 from bullpen.worktrees.site import Site, open_site
@@ -60,16 +60,16 @@ def _is_clean(site: Site, ready: Ready) -> bool:
 def _discard(site: Site, ready: Ready) -> None:
     with locked(site.repo):
         if ready in list_ready(site):
-            until = clock.now() + kept.KEEP_FOR  # whoever wrote there may miss it
+            until = clock.now() + safety_copies.KEEP_FOR  # whoever wrote there may miss it
             trash.throw(ready.path, trash.entry_for(site, ready.id, until))
             admin.drop(site.repo, ready.id)
 
 
-def _plan(site: Site, commit: str) -> Plan:
+def _plan(site: Site, commit: str) -> WorktreePlan:
     id = f"pool.{secrets.token_hex(4)}"
-    return Plan(
+    return WorktreePlan(
         spec=Spec(name=id, detached=True),
-        member=Member(id=id, name="", path=str(site.pool_dir / id), branch="", commit=commit),
+        member=NewWorktree(id=id, name="", path=str(site.pool_dir / id), branch="", commit=commit),
         record=None,
         head=commit,
         lock_reason=admin.POOLED,
@@ -80,3 +80,7 @@ def main() -> None:
     """The background process of `refill_in_background`."""
     repo, base_dir, count, ref = sys.argv[1:]
     fill_pool(open_site(Path(repo), Path(base_dir), pool=int(count)), ref)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,17 +1,18 @@
-"""The only caller of git: repositories, and running git safely in them.
+"""Runs git safely on repositories and worktrees.
 
-A tree that an agent has written is hostile ground: its `.git` file, its hooks
-path and its fsmonitor may be planted. So git never discovers a managed worktree
-by itself: it is given the administrative directory, the common directory and the
-work tree explicitly, and hooks, fsmonitor and automatic gc are off in every call.
+An agent may have written anything in its tree: the `.git` file, the hooks path and fsmonitor may be
+planted. So git never discovers a managed worktree by itself: it gets the administrative directory,
+the common directory and the work tree explicitly, and hooks, fsmonitor and automatic gc are off in
+every call. All code that runs git on a repository that agents use calls `git` or `run_raw`.
 """
 
 import functools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from bullpen import proc
 from bullpen.files import read_plain
@@ -24,6 +25,7 @@ KEPT_VARIABLES = frozenset({"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFI
 SAFE = (
     *("-c", "core.fsmonitor=false"),
     *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.splitIndex=false"),  # an index of ours is one file
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
 )
@@ -33,9 +35,15 @@ IDENTITY = {
     for who in ("AUTHOR", "COMMITTER")
     for what, value in (("NAME", "Bullpen"), ("EMAIL", "bullpen@localhost"))
 }
+# Refs of an agent (refs/replace) and a file would put other objects in the place of those named.
+# A file that is missing is silent; an empty one has git advise against such files.
+AS_COMMITTED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none"}
 CHECKOUT_SECONDS = 1800.0
 REFLOG_BYTES = 1 << 13  # its first line
 BIRTH = "bullpen: born here"  # in the reflog of every branch that we create
+REF_BYTES = 1 << 12
+ON_BRANCH = re.compile(r"ref: refs/heads/([^\s\x00-\x1f]+)\n?")
+MOST_OPENED = 256
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,11 @@ class Checkout:
     admin: Path
 
 
+# Git directories, and directories that one lies in, which git was asked about, as they were then:
+# each landing opens one twice.
+_opened: dict[Path, tuple[tuple[int, ...], Repository]] = {}
+
+
 def open_repository(start: Path) -> Repository:
     """The repository that holds `start`; `NOT_A_REPO` says why there is none."""
     require_git()
@@ -76,6 +89,36 @@ def open_repository(start: Path) -> Repository:
         is_directory = start.is_dir()
     if not is_directory:
         raise WorktreeError(Code.NOT_A_REPO, f"no such directory: {start}")
+    identity = _identity(start)
+    known = _opened.get(start)
+    if known is not None and known[0] == identity:
+        return known[1]
+    repo = _ask_for_repository(start)
+    if identity and repo in (Repository(start, start, None), _usual(start)):
+        if len(_opened) >= MOST_OPENED:
+            _opened.clear()
+        _opened[start] = identity, repo
+    return repo
+
+
+def _usual(start: Path) -> Repository:
+    """With its git directory in it."""
+    return Repository(start / ".git", start / ".git", start)
+
+
+def _identity(start: Path) -> tuple[int, ...]:
+    """Of a git directory, or of one that it lies in, as long as it is the same with the same
+    settings; empty for another."""
+    try:
+        git_dir = start / ".git" if os.path.lexists(start / ".git") else start  # as git looks
+        directories, config = (start.stat(), git_dir.stat()), (git_dir / "config").stat()
+    except OSError:
+        return ()
+    which = [number for each in directories for number in (each.st_dev, each.st_ino, each.st_uid)]
+    return (*which, config.st_ino, config.st_mtime_ns, config.st_size)
+
+
+def _ask_for_repository(start: Path) -> Repository:
     # Paths may hold newlines, and rev-parse has no -z: the two booleans are the separators.
     done = run_raw(
         [
@@ -84,10 +127,10 @@ def open_repository(start: Path) -> Repository:
             *("--is-inside-work-tree", "--show-toplevel"),
         ]
     )
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"(/.+?)\n(?:true|false)\n(/.+?)\n(true|false)\n(?:(/.+)\n)?", done.text, re.DOTALL
     )
-    if found is None:
+    if match is None:
         owner = "dubious ownership" in done.error_text
         raise WorktreeError(
             Code.NOT_A_REPO,
@@ -97,7 +140,7 @@ def open_repository(start: Path) -> Repository:
             hint=f"git config --global --add safe.directory {start}" if owner else "git init",
             details={"git": done.error_text},
         )
-    git_dir, common_dir, inside, top = found.groups()
+    git_dir, common_dir, inside, top = match.groups()
     return Repository(
         git_dir=Path(git_dir).resolve(),
         common_dir=Path(common_dir).resolve(),
@@ -113,27 +156,30 @@ def git(
     env: Mapping[str, str] | None = None,
     timeout: float = 60.0,
     fds: Sequence[int] = (),
-    accept: Sequence[int] = (0,),
+    accept: Container[int] = (0,),
+    output: IO[bytes] | None = None,
 ) -> proc.Done:
     """Run git on the repository, or on one of its worktrees (`at`).
 
-    An exit code outside `accept` is `GIT_FAILED` with git's own words in details.
+    An exit code outside `accept` is `GIT_FAILED` with git's own words in details. With `output`
+    everything that git prints goes there instead of into the result.
     """
-    place = {
+    directories = {
         "GIT_DIR": str(at.admin if at else repo.git_dir),
         "GIT_COMMON_DIR": str(repo.common_dir),
     }
     if at:
-        place["GIT_WORK_TREE"] = str(at.path)
+        directories["GIT_WORK_TREE"] = str(at.path)
     elif repo.root:
-        place["GIT_WORK_TREE"] = str(repo.root)
+        directories["GIT_WORK_TREE"] = str(repo.root)
     done = run_raw(
         list(words),
         cwd=at.path if at else repo.root or repo.common_dir,
         stdin=stdin,
-        env={**place, **(env or {})},
+        env={**directories, **(env or {})},
         timeout=timeout,
         fds=fds,
+        output=output,
     )
     if done.code not in accept:
         raise WorktreeError(
@@ -156,6 +202,7 @@ def run_raw(
     env: Mapping[str, str] | None = None,
     timeout: float = 60.0,
     fds: Sequence[int] = (),
+    output: IO[bytes] | None = None,
 ) -> proc.Done:
     """Git with the scrubbed environment and the safe settings; judges nothing."""
     with reported("cannot run git"):
@@ -166,25 +213,27 @@ def run_raw(
             env={**scrubbed(os.environ), **(env or {})},
             timeout=timeout,
             pass_fds=fds,
+            output=output,
         )
 
 
 def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment without what would redirect git, with what keeps it predictable."""
-    kept = {
+    passed = {
         name: value
         for name, value in environment.items()
         if not name.startswith("GIT_") or name in KEPT_VARIABLES
     }
-    return kept | IDENTITY | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+    quiet = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+    return passed | IDENTITY | quiet | AS_COMMITTED
 
 
 @functools.cache
 def require_git() -> tuple[int, ...]:
     """The version of git, once per process; too old is refused with both versions."""
     done = run_raw(["--version"])
-    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", done.text)
-    version = tuple(int(part or 0) for part in found.groups()) if found else (0,)
+    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", done.text)
+    version = tuple(int(part or 0) for part in match.groups()) if match else (0,)
     if version < MINIMUM:
         raise WorktreeError(
             Code.GIT_FAILED,
@@ -199,11 +248,11 @@ def require_git() -> tuple[int, ...]:
 
 def resolve(repo: Repository, revisions: Sequence[str]) -> dict[str, str | None]:
     """Object ids by revision, None where there is none; one process for all of them."""
-    asked = [text for text in revisions if text and not re.search(r"[\s\x00-\x1f]", text)]
+    valid = [text for text in revisions if text and not re.search(r"[\s\x00-\x1f]", text)]
     result: dict[str, str | None] = dict.fromkeys(revisions)
-    if asked:
-        done = git(repo, "cat-file", "--batch-check", stdin=os.fsencode("\n".join(asked)) + b"\n")
-        for text, line in zip(asked, done.text.splitlines(), strict=True):
+    if valid:
+        done = git(repo, "cat-file", "--batch-check", stdin=os.fsencode("\n".join(valid)) + b"\n")
+        for text, line in zip(valid, done.text.splitlines(), strict=True):
             words = line.rsplit(" ", 2)
             # "<oid> <type> <size>"; anything else ends in missing or ambiguous
             result[text] = words[0] if len(words) == 3 and words[2].isdigit() else None
@@ -217,8 +266,24 @@ def has_commits(repo: Repository) -> bool:
 
 def current_branch(repo: Repository) -> str | None:
     """The branch of the tree we came from; None when its head is detached."""
+    found = _read_branch(repo)
+    if found:
+        return found
     done = git(repo, "symbolic-ref", "-q", "HEAD", accept=(0, 1))
     return done.text.strip().removeprefix("refs/heads/") or None
+
+
+def _read_branch(repo: Repository) -> str:
+    """The same from git's files; empty where git has to be asked what they mean. Saves a
+    process."""
+    try:
+        head = ON_BRANCH.fullmatch(os.fsdecode(read_plain(repo.git_dir / "HEAD", REF_BYTES)))
+        if head is None or ".." in head[1]:
+            return ""
+        commit = read_plain(repo.common_dir / "refs" / "heads" / head[1], REF_BYTES)
+    except OSError:
+        return ""
+    return "" if commit.startswith(b"ref:") else head[1]
 
 
 def branch_exists(repo: Repository, branch: str) -> bool:

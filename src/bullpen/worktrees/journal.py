@@ -1,9 +1,8 @@
-"""Intents on disk, written before the first change, so that a killed process's
-half-done work is undone (creation) or finished (removal) by the next caller.
+"""Intents: files written before the first change of a creation, a removal or a fast-forward.
 
-One file per operation in the common git directory. Its owner holds an flock on it,
-and so do the owner's children: an intent nobody holds belongs to the dead. What to
-do about one is in `recover`; this module only reads and writes them.
+The next caller undoes or finishes what a killed process left half-done. One file per operation in
+the common git directory. Its owner holds an flock on it, and so do the owner's children: an intent
+that nobody locks is abandoned. `recover` acts on intents; this module only reads and writes them.
 """
 
 import contextlib
@@ -26,7 +25,7 @@ ORPHAN_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Member:
+class NewWorktree:
     """One worktree of a set that is being made."""
 
     id: str  # administrative directory, and directory under .making
@@ -42,7 +41,7 @@ class Making:
     """A set of worktrees is being made: all or none."""
 
     base: str
-    members: tuple[Member, ...]
+    members: tuple[NewWorktree, ...]
 
 
 @dataclass(frozen=True)
@@ -58,11 +57,23 @@ class Removing:
     tip: str
 
 
-Intent = Making | Removing
+@dataclass(frozen=True)
+class FastForwarding:
+    """A branch is moved on, and the files of the checkout that is on it. The move of the branch,
+    after the files, is the point of no return."""
+
+    path: str
+    admin: str  # its git directory
+    ref: str
+    old: str
+    new: str
+
+
+Intent = Making | Removing | FastForwarding
 
 
 @dataclass(frozen=True)
-class Entry:
+class IntentFile:
     """An intent as it stands in the journal; `fd` holds its flock."""
 
     key: str
@@ -71,7 +82,7 @@ class Entry:
 
 
 @contextmanager
-def announced(repo: Repository, intent: Intent, _lock: Lock) -> Iterator[Entry]:
+def announced(repo: Repository, intent: Intent, _lock: Lock) -> Iterator[IntentFile]:
     """Put the intent on disk. It stays until `withdraw`, whatever happens here."""
     key = secrets.token_hex(6)
     directory = repo.own_dir / "journal"
@@ -87,12 +98,12 @@ def announced(repo: Repository, intent: Intent, _lock: Lock) -> Iterator[Entry]:
     try:
         # Readers come under the repository's lock too, so nobody saw it unheld.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield Entry(key, file, descriptor)
+        yield IntentFile(key, file, descriptor)
     finally:
         os.close(descriptor)
 
 
-def withdraw(entry: Entry) -> None:
+def withdraw(entry: IntentFile) -> None:
     """Done: from here on the next caller has nothing to undo."""
     with contextlib.suppress(FileNotFoundError):
         entry.file.unlink()
@@ -105,9 +116,9 @@ def list_pending(repo: Repository) -> list[Intent]:
 
 
 @contextmanager
-def abandoned(repo: Repository, _lock: Lock) -> Iterator[list[tuple[Entry, Intent]]]:
+def abandoned(repo: Repository, _lock: Lock) -> Iterator[list[tuple[IntentFile, Intent]]]:
     """The intents whose owner is gone, each held so that nobody else takes it up."""
-    found: list[tuple[Entry, Intent]] = []
+    intents: list[tuple[IntentFile, Intent]] = []
     for unfinished in (repo.own_dir / "journal").glob(".*.new"):
         unfinished.unlink()  # its writer died; a living one would hold the lock
     with contextlib.ExitStack() as stack:
@@ -123,8 +134,8 @@ def abandoned(repo: Repository, _lock: Lock) -> Iterator[list[tuple[Entry, Inten
                 repo_lock.take(descriptor, ORPHAN_SECONDS if owner_gone else 0)
                 and intent is not None
             ):
-                found.append((Entry(file.stem, file, descriptor), intent))
-        yield found
+                intents.append((IntentFile(file.stem, file, descriptor), intent))
+        yield intents
 
 
 def _files(repo: Repository) -> list[Path]:
@@ -139,6 +150,8 @@ def _read(file: Path) -> tuple[Intent | None, bool]:
     kind, (pid, start) = body.pop("kind"), body.pop("owner")
     owner_gone = start is not None and proc.start_time(pid) != start
     if kind == "making":
-        members = tuple(Member(**member) for member in body["members"])
+        members = tuple(NewWorktree(**member) for member in body["members"])
         return Making(base=body["base"], members=members), owner_gone
+    if kind == "fastforwarding":
+        return FastForwarding(**body), owner_gone
     return Removing(**body), owner_gone

@@ -1,17 +1,35 @@
-"""What worktrees there are: git's own list, parsed once, with our records beside it."""
+"""Lists worktrees: git's own list, parsed once, together with our records."""
 
+import contextlib
+import contextvars
+import itertools
+import os
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 from bullpen.worktrees import journal
+from bullpen.worktrees.admin import lock_reason
 from bullpen.worktrees.branches import swarm_created_at
-from bullpen.worktrees.errors import reported
-from bullpen.worktrees.git import Checkout, git, resolve
+from bullpen.worktrees.errors import WorktreeError, reported
+from bullpen.worktrees.git import git, resolve
 from bullpen.worktrees.journal import Making
+from bullpen.worktrees.plain import check_listed, read_commit, read_head
+from bullpen.worktrees.private.store import PrivateStore, load_state, store_of
 from bullpen.worktrees.records import Record, find_record
-from bullpen.worktrees.site import Site, is_name
+from bullpen.worktrees.site import Site, is_name, list_checkouts
 from bullpen.worktrees.state import get_checkout, list_changes
+
+T = TypeVar("T")
+
+LIST = ("worktree", "list", "--porcelain", "-z")
+LOOKS = 20
+AT_ONCE = 4
+GIT_DIED = 128
+LOCK_LIFTED = re.compile(r"/locked': No such file or directory")
 
 
 @dataclass(frozen=True)
@@ -38,7 +56,7 @@ class Info:
     path: Path
     branch: str
     head: str
-    base: str
+    base: str  # what `ahead` and `behind` are measured against: where its work goes
     role: str
     parent: str
     depth: int
@@ -47,6 +65,8 @@ class Info:
     changes: tuple[str, ...]
     ahead: int
     behind: int
+    ports: tuple[int, ...] = ()  # of its own
+    where: str = ""  # its agent works, if that has a git of its own and is not on its branch
 
     @property
     def dirty(self) -> bool:
@@ -56,8 +76,20 @@ class Info:
 def list_all(site: Site) -> list[Listed]:
     """Every worktree of the repository, the main one first."""
     with reported("cannot list worktrees"):
-        done = git(site.repo, "worktree", "list", "--porcelain", "-z")
-        return parse(done.text)
+        check_listed(site.repo)
+        return parse(_ask_git(site))
+
+
+def _ask_git(site: Site) -> str:
+    """What git lists. It dies of a lock that is lifted between its look at the file and its reading
+    (a plain `git worktree list` beside `git worktree unlock` does, too): then it looks again."""
+    for _ in range(LOOKS - 1):
+        done = git(site.repo, *LIST, accept=(0, GIT_DIED))
+        if done.code == 0:
+            return done.text
+        if not LOCK_LIFTED.search(done.error_text):
+            break
+    return git(site.repo, *LIST).text
 
 
 def list_managed(site: Site) -> list[Listed]:
@@ -68,11 +100,33 @@ def list_managed(site: Site) -> list[Listed]:
         if isinstance(intent, Making)
         for member in intent.members
     }
+    with reported("cannot list worktrees"):
+        entries = _read_all(site)
     return [
         entry
-        for entry in list_all(site)
+        for entry in (list_all(site) if entries is None else entries)
         if entry.path.parent == site.base and is_name(entry.name) and str(entry.path) not in unborn
     ]
+
+
+def _read_all(site: Site) -> list[Listed] | None:
+    """Those under the base in git's order, from git's files; None where git has to be asked what
+    they mean: refs that are packed, a repository that is none. Saves a process."""
+    entries = []
+    for checkout in list_checkouts(site.repo):
+        if checkout.path.parent != site.base:
+            continue
+        try:
+            text = read_head(site.repo, checkout)
+        except WorktreeError:
+            return None
+        commit, branch = read_commit(site.repo, text), text.removeprefix("ref: refs/heads/")
+        if not commit or branch.startswith("ref: "):
+            return None
+        locked = lock_reason(checkout.admin)
+        branch = "" if branch == text else branch
+        entries.append(Listed(checkout.path, commit, branch, locked=locked))
+    return sorted(entries, key=lambda entry: os.fsencode(entry.path)) or None
 
 
 def parse(text: str) -> list[Listed]:
@@ -105,25 +159,76 @@ def info(site: Site, name: str) -> Info:
 def describe(site: Site, listed: Listed) -> Info:
     """The same for one that was listed just now."""
     with reported(f"cannot look at {listed.name}"):
-        checkout = get_checkout(site, listed.name)
         record = find_record(site, listed.name)
-        commit = listed.head if listed.head.strip("0") else ""  # zeros: `checkout --orphan`
-        ahead, behind = count_ahead_behind(site, checkout, record) if commit else (0, 0)
-        return Info(
-            name=listed.name,
-            path=checkout.path,
-            branch=listed.branch,
-            head=commit,
-            base=record.base if record else "",
-            role=record.role if record else "",
-            parent=record.parent if record else "",
-            depth=record.depth if record else 0,
-            locked=listed.locked,
-            created_at=created_at(site, listed, record),
-            changes=tuple(list_changes(site.repo, checkout)),
-            ahead=ahead,
-            behind=behind,
-        )
+        records = {listed.name: record} if record else {}
+        return _describe(site, listed, record, lambda: find_bases(site, records))
+
+
+def describe_all(site: Site) -> list[tuple[Listed, Info | str]]:
+    """Each managed worktree, or what is wrong with it: one broken entry must not hide the others.
+    Git is asked once for the bases of all of them, while it looks at their files."""
+    from concurrent.futures import ThreadPoolExecutor  # commands that need none start faster
+
+    entries = list_managed(site)
+    records = {entry.name: _try(find_record, site, entry.name) for entry in entries}
+    known = {name: record for name, record in records.items() if isinstance(record, Record)}
+
+    def look(entry: Listed) -> Info | str:
+        record = records[entry.name]
+        if isinstance(record, str):
+            return record
+        return _try(_describe, site, entry, record, bases.result)
+
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        # Each in the caller's context, which says whether programs are still wanted.
+        context = contextvars.copy_context
+        bases = pool.submit(context().run, find_bases, site, known)  # first: the others wait for it
+        looks = [pool.submit(context().run, look, entry) for entry in entries]
+        return [(entry, each.result()) for entry, each in zip(entries, looks, strict=True)]
+
+
+def _try(look: Callable[..., T], site: Site, what: Any, *words: Any) -> T | str:
+    """What it found, or what is wrong."""
+    name = what if isinstance(what, str) else what.name
+    try:
+        with reported(f"cannot look at {name}"):
+            return look(site, what, *words)
+    except WorktreeError as error:
+        return error.message
+
+
+def _describe(
+    site: Site, listed: Listed, record: Record | None, bases: Callable[[], Mapping[str, str]]
+) -> Info:
+    """`bases` is asked when the files have been looked at."""
+    checkout = get_checkout(site, listed.name)
+    commit = listed.head if listed.head.strip("0") else ""  # zeros: `checkout --orphan`
+    changes = tuple(list_changes(site.repo, checkout))
+    base = bases().get(listed.name, "") if commit else ""
+    ahead, behind = count_ahead_behind(site, commit, base) if base else (0, 0)
+    return Info(
+        name=listed.name,
+        path=checkout.path,
+        branch=listed.branch,
+        head=commit,
+        base=record.target if record else "",
+        role=record.role if record else "",
+        parent=record.parent if record else "",
+        depth=record.depth if record else 0,
+        locked=listed.locked,
+        created_at=created_at(site, listed, record),
+        changes=changes,
+        ahead=ahead,
+        behind=behind,
+        ports=tuple(record.ports.ports) if record and record.ports else (),
+        where=_where(store_of(site.repo.common_dir, checkout.admin, checkout.path)),
+    )
+
+
+def _where(store: PrivateStore) -> str:
+    with contextlib.suppress(WorktreeError):  # a state that nobody can read
+        return load_state(store).where if store.exists else ""
+    return ""
 
 
 def created_at(site: Site, listed: Listed, record: Record | None) -> datetime | None:
@@ -136,15 +241,27 @@ def created_at(site: Site, listed: Listed, record: Record | None) -> datetime | 
     return record.created if record else None
 
 
-def count_ahead_behind(site: Site, checkout: Checkout, record: Record | None) -> tuple[int, int]:
-    """Commits that the worktree has and its base has not, and the other way round."""
-    candidates = [record.base, record.base_commit] if record else []
-    found = resolve(site.repo, [f"{text}^{{commit}}" for text in candidates if text])
-    base = next((commit for commit in found.values() if commit), None)
-    if base is None:
+def find_bases(site: Site, records: Mapping[str, Record]) -> dict[str, str]:
+    """The commits that worktrees are compared with, by name: that of where their work goes, else of
+    their base, or where they left it if that is gone; empty if there is none. One process for
+    all."""
+    texts = {
+        name: (record.target, record.base, record.base_commit) for name, record in records.items()
+    }
+    candidates = {
+        name: [f"{text}^{{commit}}" for text in each if text] for name, each in texts.items()
+    }
+    commits = resolve(site.repo, list(dict.fromkeys(itertools.chain(*candidates.values()))))
+    return {
+        name: next((commit for text in texts if (commit := commits[text])), "")
+        for name, texts in candidates.items()
+    }
+
+
+def count_ahead_behind(site: Site, commit: str, base: str) -> tuple[int, int]:
+    """Commits that one has and the other has not, and the other way round."""
+    if commit == base:
         return 0, 0
-    done = git(
-        site.repo, "rev-list", "--left-right", "--count", f"HEAD...{base}", at=checkout, timeout=600
-    )
-    ahead, behind = done.text.split()
+    words = ("rev-list", "--left-right", "--count", f"{commit}...{base}")
+    ahead, behind = git(site.repo, *words, timeout=600).text.split()
     return int(ahead), int(behind)

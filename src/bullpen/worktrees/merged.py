@@ -1,8 +1,9 @@
-"""Does the work on a branch exist anywhere else? Decides what may be deleted."""
+"""Whether the work on a branch exists anywhere else. Decides what may be deleted."""
 
 from dataclasses import dataclass
 
 from bullpen.worktrees.git import Repository, git, resolve
+from bullpen.worktrees.landing.landed import is_landed
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,10 @@ def standing(repo: Repository, branch: str, tip: str, bases: list[str]) -> Stand
     unique = int(done.text)
     if unique == 0:
         return Standing(0, squashed=False)
-    found = resolve(repo, [f"{base}^{{commit}}" for base in bases if base])
-    targets = dict.fromkeys(commit for commit in found.values() if commit)
-    return Standing(unique, any(_is_squashed(repo, tip, target) for target in targets))
+    commits = resolve(repo, [f"{base}^{{commit}}" for base in bases if base])
+    targets = dict.fromkeys(commit for commit in commits.values() if commit)
+    squashed = is_landed(repo, tip) or any(_is_squashed(repo, tip, target) for target in targets)
+    return Standing(unique, squashed)
 
 
 def _is_squashed(repo: Repository, tip: str, target: str) -> bool:

@@ -1,4 +1,4 @@
-"""Placing a role's persona in worktrees that exist already."""
+"""Copies a role's persona again into worktrees that exist already."""
 
 from pathlib import Path
 

@@ -1,23 +1,25 @@
-"""Planning worktrees: every spec is checked and everything it names resolved, before
-anything is touched. `create` carries the plans out.
+"""Plans worktrees: checks every spec and resolves everything it names. Changes nothing.
+
+`create` carries the plans out.
 """
 
 import os
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bullpen import clock
 from bullpen.errors import BullpenError
-from bullpen.model.names import check_name, subtree_name
+from bullpen.model.names import check_name, subtree_name, subtree_name_in
 from bullpen.worktrees import prepare
 from bullpen.worktrees.branches import check_branch
 from bullpen.worktrees.errors import Code, WorktreeError
 from bullpen.worktrees.git import current_branch, resolve, validate
-from bullpen.worktrees.journal import Member
+from bullpen.worktrees.journal import NewWorktree
 from bullpen.worktrees.listing import list_all
 from bullpen.worktrees.pool import Ready
+from bullpen.worktrees.port_blocks import MOST_PORTS
 from bullpen.worktrees.records import Record, find_record, to_json
 from bullpen.worktrees.site import Site, path_for
 
@@ -36,7 +38,11 @@ class Spec:
     persona: Path | None = None
     copy: tuple[str, ...] = ()
     setup: str = ""
+    # Runs the set-up in a sandbox. None: it is trusted as we are.
+    setup_sandbox: prepare.SetupWrap | None = field(default=None, compare=False)
     made_for: str = ""  # noted in its record: whoever made it can tell it from another's
+    lands_in: str = ""  # where its work goes; default: the base
+    ports: int = 0  # so many of its own
 
     @property
     def birth_branch(self) -> str:
@@ -44,11 +50,11 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Plan:
+class WorktreePlan:
     """A spec that has been checked and resolved; everything that making it needs."""
 
     spec: Spec
-    member: Member
+    member: NewWorktree
     record: Record | None  # None for a pool entry
     head: str  # what HEAD will say
     lock_reason: str = ""  # stays locked with it; empty: unlocked when done
@@ -60,7 +66,7 @@ def branch_name(spec: Spec) -> str:
     return spec.birth_branch
 
 
-def plan_many(site: Site, specs: Sequence[Spec]) -> list[Plan]:
+def plan_many(site: Site, specs: Sequence[Spec]) -> list[WorktreePlan]:
     """Check every spec and resolve what it names."""
     names = [spec.name for spec in specs]
     births = [spec.birth_branch for spec in specs if not spec.detached]
@@ -83,7 +89,7 @@ def plan_many(site: Site, specs: Sequence[Spec]) -> list[Plan]:
 def _check_spec(site: Site, spec: Spec) -> None:
     try:
         # A subtree bears its branch's name, whatever letters that has.
-        if not spec.branch or spec.name != subtree_name(spec.branch):
+        if not (spec.branch and spec.name in _subtree_names(site, spec.branch)):
             check_name("worktree", spec.name)
     except BullpenError as error:
         raise WorktreeError(Code.INVALID, error.message, hint=error.hint) from error
@@ -97,29 +103,48 @@ def _check_spec(site: Site, spec: Spec) -> None:
         )
     prepare.check_persona(spec.persona)
     prepare.check_patterns(spec.copy)
+    _check_ports(spec)
     if os.path.lexists(path_for(site, spec.name)):
         raise exists_already(spec.name, path_for(site, spec.name))
+
+
+def _subtree_names(site: Site, branch: str) -> tuple[str, str]:
+    return subtree_name(branch), subtree_name_in(str(site.repo.common_dir), branch)
+
+
+def _check_ports(spec: Spec) -> None:
+    if not 0 <= spec.ports <= MOST_PORTS:
+        raise WorktreeError(
+            Code.INVALID, f"{spec.name} cannot have {spec.ports} ports: at most {MOST_PORTS}"
+        )
 
 
 def _resolve_bases(site: Site, specs: Sequence[Spec]) -> dict[str, str]:
     """The commit of each base; also refuses branches that exist, in the same git call."""
     wanted = {spec.base: f"{spec.base or 'HEAD'}^{{commit}}" for spec in specs}
     refs = {f"refs/heads/{spec.birth_branch}": spec for spec in specs if spec.birth_branch}
-    found = resolve(site.repo, [*wanted.values(), *refs])
+    objects = resolve(site.repo, [*wanted.values(), *refs])
     for ref, spec in refs.items():
-        if found[ref] is not None:
+        if objects[ref] is not None:
             raise WorktreeError(
                 Code.BRANCH_EXISTS,
                 f"branch {spec.birth_branch} exists already",
-                hint=f"choose another name, or delete it: git branch -d {spec.birth_branch}",
+                hint="choose another name" + _how_to_delete(site, spec),
             )
     commits = {}
     for base, revision in wanted.items():
-        commit = found[revision]
+        commit = objects[revision]
         if commit is None:
             raise _no_base(site, base)
         commits[base] = commit
     return commits
+
+
+def _how_to_delete(site: Site, spec: Spec) -> str:
+    """Of a branch that was made for this name. Others may be main."""
+    record = find_record(site, spec.name)
+    is_ours = record and record.is_of(site.repo) and record.branch == spec.birth_branch
+    return f", or delete it: git branch -d {spec.birth_branch}" if is_ours else ""
 
 
 def _no_base(site: Site, base: str) -> WorktreeError:
@@ -139,14 +164,14 @@ def _no_base(site: Site, base: str) -> WorktreeError:
     )
 
 
-def _plan(site: Site, spec: Spec, commit: str, base: str) -> Plan:
+def _plan(site: Site, spec: Spec, commit: str, base: str) -> WorktreePlan:
     # Where git itself makes the directory, it writes "-" for what a ref cannot hold.
     id = f"{spec.name.replace('~', '-')}.{secrets.token_hex(3)}"
     older = find_record(site, spec.name)
     branch = spec.birth_branch
-    return Plan(
+    return WorktreePlan(
         spec=spec,
-        member=Member(
+        member=NewWorktree(
             id=id,
             name=spec.name,
             path=str(path_for(site, spec.name)),
@@ -166,12 +191,13 @@ def _plan(site: Site, spec: Spec, commit: str, base: str) -> Plan:
             parent=spec.parent,
             depth=spec.depth,
             made_for=spec.made_for,
+            lands_in=spec.lands_in,
         ),
         head=f"ref: refs/heads/{branch}" if branch else commit,
     )
 
 
-def plan_again(site: Site, spec: Spec, record: Record, tip: str) -> Plan:
+def plan_again(site: Site, spec: Spec, record: Record, tip: str) -> WorktreePlan:
     """Check out a branch of ours that lost its worktree; it is not created, nor rolled back."""
     prepare.check_persona(spec.persona)
     prepare.check_patterns(spec.copy)

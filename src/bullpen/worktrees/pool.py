@@ -1,17 +1,19 @@
-"""The warm pool: clean checkouts kept ready at the base, handed out by branch and move.
+"""The pool: clean checkouts that are ready to be handed out.
 
-An entry is a detached worktree under `<base>/.pool/`, locked so that git leaves it
-alone. `pick` chooses; `create` does the handing out, journalled like any creation.
-Filling is a creation too (`fill`), and belongs in the background.
+An entry is a detached worktree under `<base>/.pool/`, locked so that git leaves it alone. `pick`
+chooses entries; `create` hands them out, with an intent like any creation. `fill` makes new ones,
+in the background.
 """
 
+import os
 import re
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bullpen import proc
+from bullpen.hot.own_python import TRUSTED_DIRECTORY, module_command
 from bullpen.worktrees import admin
 from bullpen.worktrees.git import Checkout, Repository, git
 from bullpen.worktrees.site import Site, is_intact, recorded_path
@@ -53,7 +55,7 @@ def pick(site: Site, wanted: Sequence[object]) -> list[Ready]:
     return list_ready(site)[: len(wanted)] if wanted else []
 
 
-def settle(repo: Repository, checkout: Checkout) -> None:
+def refresh_index(repo: Repository, checkout: Checkout) -> None:
     """Let git look at the files once more, and note that they are as it wrote them.
 
     An index as young as its files makes every later `status` read them again. (Git's
@@ -69,9 +71,11 @@ def refill_in_background(site: Site, base: str = "") -> None:
         return
     subprocess.Popen(
         [
-            *(sys.executable, "-c", "from bullpen.worktrees.fill import main; main()"),
+            *module_command("bullpen.worktrees.fill"),
             *(str(site.repo.root or site.repo.common_dir), str(site.base), str(site.pool), base),
         ],
+        cwd=TRUSTED_DIRECTORY,
+        env=proc.with_absolute_path(os.environ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

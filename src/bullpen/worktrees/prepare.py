@@ -1,23 +1,33 @@
-"""Making a fresh checkout ready to work: untracked files brought along, the persona
-placed, the set-up command run.
-"""
+"""Prepares a fresh checkout: copies untracked files and the persona, runs the set-up command."""
 
+import errno
 import functools
 import os
 import shutil
+import stat
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from bullpen import marker, proc
+from bullpen import proc
 from bullpen.errors import BullpenError
-from bullpen.files import write_atomically
+from bullpen.files import open_beneath, read_tail
+from bullpen.home import marker
+from bullpen.worktrees import exclude
 from bullpen.worktrees.errors import Code, WorktreeError
 from bullpen.worktrees.git import Checkout, Repository, git
 from bullpen.worktrees.repo_lock import Lock
 from bullpen.worktrees.site import Site
 
+# From the repository, the checkout, a directory for files of the sandbox, a command line and its
+# environment to what is run instead.
+SetupWrap = Callable[
+    [Repository, Checkout, Path, Sequence[str], Mapping[str, str]],
+    tuple[Sequence[str], Mapping[str, str]],
+]
 PERSONA_COPY = "CLAUDE.local.md"
 SETUP_SECONDS = 1800.0
 TAIL_BYTES = 4000
+COPY_BYTES = 1 << 20
 REDIRECTING = frozenset(
     f"GIT_{word}"
     for word in (
@@ -67,8 +77,24 @@ def copy_untracked(site: Site, patterns: tuple[str, ...], target: Path) -> None:
         if any(os.path.lexists(p) and (p.is_symlink() or not p.is_dir()) for p in above):
             continue
         copy.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_symlink() or source.is_file():  # sockets and pipes cannot be copied
-            shutil.copy2(source, copy, follow_symlinks=False)
+        if source.is_symlink():
+            copy.symlink_to(source.readlink())
+        elif source.is_file():  # sockets and pipes cannot be copied
+            _copy_file(root, source, copy)
+
+
+def _copy_file(root: Path, source: Path, copy: Path) -> None:
+    """With its mode and time. By descriptors: an agent that works in that tree may put a link to
+    somebody's keys into its path after git has named it."""
+    descriptor = open_beneath(root, source, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file, copy.open("xb") as output:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "no plain file any more", str(source))
+        shutil.copyfileobj(file, output, COPY_BYTES)
+        output.flush()
+        os.fchmod(output.fileno(), stat.S_IMODE(status.st_mode))
+        os.utime(output.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def place_persona(repo: Repository, checkout: Checkout, persona: Path) -> None:
@@ -90,13 +116,7 @@ def place_persona(repo: Repository, checkout: Checkout, persona: Path) -> None:
 
 def exclude_persona(repo: Repository, _lock: Lock) -> None:
     """Have every worktree of the repository ignore persona copies."""
-    file = repo.common_dir / "info" / "exclude"
-    line = f"/{PERSONA_COPY}"
-    text = os.fsdecode(file.read_bytes()) if file.exists() else ""
-    if line not in text.splitlines():
-        file.parent.mkdir(exist_ok=True)
-        gap = "" if not text or text.endswith("\n") else "\n"
-        write_atomically(file, f"{text}{gap}{line}\n")
+    exclude.add_lines(repo.common_dir / "info" / "exclude", [f"/{PERSONA_COPY}"])
 
 
 def check_persona(persona: Path | None) -> None:
@@ -109,33 +129,51 @@ def check_persona(persona: Path | None) -> None:
         )
 
 
-def run_setup(site: Site, name: str, path: Path, command: str, fds: list[int]) -> None:
-    """Run the set-up command once, in place: environments hold absolute paths."""
+def run_setup(
+    site: Site,
+    name: str,
+    checkout: Checkout,
+    command: str,
+    wrap: SetupWrap | None,
+    variables: Mapping[str, str],
+    fds: list[int],
+) -> None:
+    """Run the set-up command once, in place: environments hold absolute paths.
+
+    In a sandbox it gets no descriptors: it would write to what lies behind them. It dies with us.
+    """
     if not command:
         return
+    import tempfile  # takes long to load, and most commands run no set-up
+
     log = setup_log(site, name)
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    problem = ""
-    with log.open("wb") as output:
+    problem, hint = "", ""
+    with log.open("wb") as output, tempfile.TemporaryDirectory(prefix="bullpen-setup-") as scratch:
         try:
+            argv: Sequence[str] = ["sh", "-c", command]
+            env: Mapping[str, str] = {**setup_environment(), **variables}
+            if wrap:
+                argv, env = wrap(site.repo, checkout, Path(scratch), argv, env)
             done = proc.run(
-                ["sh", "-c", command],
-                cwd=path,
-                env=setup_environment(),
+                argv,
+                cwd=checkout.path,
+                env=env,
                 timeout=SETUP_SECONDS,
-                pass_fds=fds,
+                pass_fds=() if wrap else fds,
                 output=output,
             )
         except (BullpenError, ValueError) as error:  # ValueError: a NUL in the command
             problem = str(error)
+            hint = getattr(error, "hint", "") or ""
         else:
             problem = f"exit {done.code}" if done.code else ""
     if problem:
-        tail = log.read_bytes()[-TAIL_BYTES:].decode("utf-8", "replace").strip()
+        tail = read_tail(log, TAIL_BYTES).decode("utf-8", "replace").strip()
         raise WorktreeError(
             Code.SETUP_FAILED,
             f"setup of {name} failed ({problem}): {command}\n{tail}".rstrip(),
-            hint=f"the whole output: {log}",
+            hint=hint or f"the whole output: {log}",
             details={"output": tail, "log": str(log), "command": command},
         )
 

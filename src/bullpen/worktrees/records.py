@@ -1,25 +1,28 @@
 """What Bullpen knows of a worktree and git does not: `<base>/.records/<name>.json`.
 
-Whose branch it is, where it started, which role and parent it has. A record
-outlives its worktree as long as its branch is kept, so that `ensure` can tell a
-branch of ours from a stranger's.
+Its branch, base, role, parent and ports. A record outlives its worktree as long as its branch
+exists, so that `ensure` can tell our branch from somebody else's.
 """
 
 import contextlib
 import json
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from pathlib import Path
 
 from bullpen import clock
 from bullpen.files import write_atomically
 from bullpen.worktrees.errors import Code, WorktreeError
 from bullpen.worktrees.git import Repository
-from bullpen.worktrees.site import Site, path_for
+from bullpen.worktrees.port_blocks import MOST_PORTS, Block
+from bullpen.worktrees.site import RECORDS, Site, is_name, path_for
+
+MOST_PORT = 65535
 
 
 @dataclass(frozen=True)
 class Record:
-    """One worktree's birth certificate."""
+    """What was known when the worktree was made."""
 
     name: str
     id: str  # of git's administrative directory; tells one life of a name from the next
@@ -32,10 +35,26 @@ class Record:
     parent: str = ""
     depth: int = 0
     made_for: str = ""  # what its maker wrote on it
+    lands_in: str = ""  # where its work goes, if that is not its base
+    first_port: int = 0  # of the block that is its own while its directory is there
+    port_count: int = 0
 
     @property
     def created(self) -> datetime:
         return clock.from_text(self.created_at)
+
+    @property
+    def target(self) -> str:
+        """The ref that its work is measured against."""
+        return self.lands_in or self.base
+
+    @property
+    def ports(self) -> Block | None:
+        """None also for what cannot be a block: safety copies can be written by agents."""
+        first, count = self.first_port, self.port_count
+        if not (isinstance(first, int) and isinstance(count, int) and 1 <= count <= MOST_PORTS):
+            return None
+        return Block(first, count) if 1 <= first <= MOST_PORT - count + 1 else None
 
     def is_of(self, repo: Repository) -> bool:
         return self.repo == str(repo.common_dir)
@@ -43,7 +62,32 @@ class Record:
 
 def find_record(site: Site, name: str) -> Record | None:
     """The record of that name, whichever repository it belongs to."""
-    path = site.records / f"{path_for(site, name).name}.json"
+    return _read(site.records / f"{path_for(site, name).name}.json")
+
+
+def find_repository(base: Path, name: str) -> Path | None:
+    """The repository of the worktree of that name: its git directory, wherever one stands."""
+    record = _read(base / RECORDS / f"{name}.json") if is_name(name) else None
+    return Path(record.repo) if record else None
+
+
+def find_record_of(path: Path) -> Record | None:
+    """The record of the worktree at that path, in whichever base."""
+    return _read(path.parent / RECORDS / f"{path.name}.json") if is_name(path.name) else None
+
+
+def list_records(base: Path) -> list[Record]:
+    """Those of all repositories that have, or had, worktrees there."""
+    records = [_read(path) for path in sorted((base / RECORDS).glob("*.json"))]
+    return [record for record in records if record]
+
+
+def list_repositories(base: Path) -> list[Path]:
+    """Those that have worktrees there."""
+    return list(dict.fromkeys(Path(record.repo) for record in list_records(base)))
+
+
+def _read(path: Path) -> Record | None:
     try:
         return from_json(path.read_text(encoding="utf-8", errors="surrogateescape"))
     except FileNotFoundError:

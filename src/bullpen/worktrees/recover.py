@@ -1,8 +1,8 @@
-"""Undoing and finishing: what happens to an intent, by its owner or by the next caller.
+"""Undoes or finishes an intent, for its owner or for the next caller. Every step can be repeated.
 
-A half-made set is rolled back. A removal is rolled forward once its directory has
-been moved aside; before that nothing has happened, and the intent is just dropped:
-somebody may have worked there since. Every step may be repeated.
+A half-made set is rolled back. A removal is finished once its directory has been moved aside;
+before that nothing has happened, and the intent is dropped: somebody may have worked there since.
+A fast-forward is finished once the branch has moved; before that the files are put back.
 """
 
 import os
@@ -11,7 +11,10 @@ from pathlib import Path
 
 from bullpen.worktrees import admin, journal, prepare, trash
 from bullpen.worktrees.git import Repository, git, resolve
-from bullpen.worktrees.journal import Making, Member, Removing
+from bullpen.worktrees.journal import FastForwarding, Making, NewWorktree, Removing
+from bullpen.worktrees.landing import fast_forward, landed
+from bullpen.worktrees.private.store import store_of
+from bullpen.worktrees.private.work import save_store
 from bullpen.worktrees.records import drop_record, find_record, from_json, write_record
 from bullpen.worktrees.repo_lock import Lock
 from bullpen.worktrees.site import Site, points_to
@@ -20,27 +23,29 @@ from bullpen.worktrees.site import Site, points_to
 def recover(repo: Repository, lock: Lock) -> int:
     """Deal with everything that dead owners left behind; returns how many intents."""
     admin.sweep(repo)
-    with journal.abandoned(repo, lock) as found:
-        for entry, intent in found:
+    with journal.abandoned(repo, lock) as intents:
+        for entry, intent in intents:
             match intent:
                 case Making():
                     roll_back(repo, intent, entry.key, lock)
                 case Removing():
                     if is_decided(intent):
                         finish_removal(repo, intent, lock)
+                case FastForwarding():
+                    fast_forward.recover(repo, intent, entry.key, lock)
             journal.withdraw(entry)
-        return len(found)
+        return len(intents)
 
 
 def roll_back(repo: Repository, making: Making, key: str, lock: Lock) -> None:
     """Take away whatever of the set exists; `key` is the intent's, in the branch's reflog."""
     site = Site(repo, Path(making.base))
     for member in making.members:
-        for place in (site.pool_dir / member.id, site.making / member.id, Path(member.path)):
+        for directory in (site.pool_dir / member.id, site.making / member.id, Path(member.path)):
             # The path may meanwhile be somebody else's; ours points to our administration.
-            ours = place.name == member.id or points_to(place, repo.admin_dir / member.id)
-            if ours and os.path.lexists(place):
-                trash.throw(place, trash.entry_for(site, f"{member.id}.{secrets.token_hex(3)}"))
+            ours = directory.name == member.id or points_to(directory, repo.admin_dir / member.id)
+            if ours and os.path.lexists(directory):
+                trash.throw(directory, trash.entry_for(site, f"{member.id}.{secrets.token_hex(3)}"))
         admin.drop(repo, member.id)
         if member.branch and _we_made(repo, member, key):
             delete_branch(repo, member.branch, member.commit, lock)
@@ -58,8 +63,12 @@ def finish_removal(repo: Repository, removing: Removing, lock: Lock) -> None:
     site = Site(repo, Path(removing.base))
     if removing.admin:
         admin.save_modules(repo.admin_dir / removing.admin, Path(removing.aside))
+        store = store_of(repo.common_dir, repo.admin_dir / removing.admin, Path(removing.path))
+        save_store(store, Path(removing.aside))
         admin.drop(repo, removing.admin)
     deleted = bool(removing.branch) and delete_branch(repo, removing.branch, removing.tip, lock)
+    if deleted:
+        landed.forget(repo, removing.tip)
     record = find_record(site, removing.name)
     if record and record.is_of(repo):
         ref = f"refs/heads/{record.branch}"
@@ -80,7 +89,7 @@ def delete_branch(repo: Repository, branch: str, tip: str, lock: Lock) -> bool:
     return done.code == 0
 
 
-def _we_made(repo: Repository, member: Member, key: str) -> bool:
+def _we_made(repo: Repository, member: NewWorktree, key: str) -> bool:
     """Whether this very intent created the branch: its key is in the branch's reflog."""
     done = git(
         repo,
@@ -90,7 +99,7 @@ def _we_made(repo: Repository, member: Member, key: str) -> bool:
     return key in done.text
 
 
-def _roll_back_record(site: Site, member: Member) -> None:
+def _roll_back_record(site: Site, member: NewWorktree) -> None:
     record = find_record(site, member.name) if member.name else None
     if record and record.id == member.id:
         if member.previous_record:

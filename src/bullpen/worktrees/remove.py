@@ -1,8 +1,7 @@
-"""Removing worktrees without ever dropping work that exists nowhere else.
+"""Removes worktrees without dropping work that exists nowhere else.
 
-One path for all removals: `look` gathers what the worktree is, `decide` says what
-will be removed, kept and saved or refuses (pure), `_act` does it. The act is a
-rename aside; deletion goes on in the background.
+All removals go one way: `inspect` gathers facts, `decide` (pure) says what will be removed, kept
+and saved, or refuses; `_act` does it. The act is a rename aside; a background process deletes.
 """
 
 import os
@@ -11,20 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bullpen import clock
-from bullpen.files import read_plain
-from bullpen.worktrees import admin, journal, kept, trash
+from bullpen.worktrees import admin, journal, safety_copies, submodules, trash
 from bullpen.worktrees.errors import Code, WorktreeError, reported
-from bullpen.worktrees.git import Checkout, git, is_born_elsewhere, resolve
+from bullpen.worktrees.git import Checkout, Repository, is_born_elsewhere, resolve
 from bullpen.worktrees.journal import Removing
 from bullpen.worktrees.listing import Listed, list_all, list_managed
 from bullpen.worktrees.merged import Standing, standing
+from bullpen.worktrees.own_index import Look, look_at
+from bullpen.worktrees.private.store import store_of
+from bullpen.worktrees.private.work import NOTHING, PrivateWork, find_private_work
 from bullpen.worktrees.records import Record, find_record
 from bullpen.worktrees.recover import finish_removal, recover
 from bullpen.worktrees.repo_lock import Lock, locked
 from bullpen.worktrees.site import Site, find_checkout, foreign_repository, path_for
-from bullpen.worktrees.state import list_changes
+from bullpen.worktrees.state import changed_names
 
-INDEX_BYTES = 1 << 28  # of one that is larger git is asked
 NOTHING_LOST = Standing(0, squashed=False)
 
 
@@ -42,7 +42,7 @@ class Removed:
 
 
 @dataclass(frozen=True)
-class Found:
+class WorktreeFacts:
     """A worktree as it stands before its removal."""
 
     name: str
@@ -58,8 +58,14 @@ class Found:
     standing: Standing = NOTHING_LOST  # of that branch
     changes: tuple[str, ...] = ()
     repositories: tuple[str, ...] = ()  # inside it; no safety copy can hold their commits
+    private: PrivateWork = NOTHING  # what only its private git holds
     unknown_files: bool = False  # a directory that is no worktree, and not empty
     unreadable: str = ""  # what git said when it could not look at the files
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything is left of it."""
+        return self.admin is not None or bool(self.branch) or os.path.lexists(self.path)
 
 
 @dataclass(frozen=True)
@@ -78,42 +84,63 @@ def remove(site: Site, name: str, *, force: bool = False, delete_branch: bool = 
     with reported(f"cannot remove {name}", Code.CLEANUP_FAILED):
         with locked(site.repo) as lock:
             recover(site.repo, lock)
-            found = look(site, name, path)
-            if found.admin is None and not found.branch and not os.path.lexists(path):
+            facts = inspect(site, name, path)
+            if not facts.exists:
                 return Removed(name, existed=False)
-            decision = decide(found, force, delete_branch)
-            result = _act(site, found, decision, lock)
+            result = _act(site, facts, _decide_unused(facts, force, delete_branch), lock)
         trash.empty(site)
         return result
 
 
-def prune(site: Site) -> int:
+def refuse_loss(site: Site, name: str, own_lock: str) -> None:
+    """Raise what `remove` would raise without force. The caller's own lock does not count."""
+    path = path_for(site, name)
+    with reported(f"cannot look at {name}", Code.CLEANUP_FAILED):
+        facts = inspect(site, name, path)
+    if facts.lock_reason == own_lock:
+        facts = replace(facts, lock_reason=None)
+    decide(facts, force=False, delete_branch=True)
+
+
+def plan_removal(
+    site: Site, name: str, *, force: bool = False, delete_branch: bool = True
+) -> Removed:
+    """What `remove` would do, or the same refusal. Touches nothing."""
+    with reported(f"cannot look at {name}"):
+        facts = inspect(site, name, path_for(site, name))
+        if not facts.exists:
+            return Removed(name, existed=False)
+        return _outcome(facts, _decide_unused(facts, force, delete_branch))
+
+
+def prune(site: Site, *, dry_run: bool = False) -> int:
     """Drop git's records of managed worktrees whose files are gone; returns how many.
 
     Only under our base: elsewhere a missing directory may be a disk that is not mounted.
     """
     with reported("cannot prune", Code.CLEANUP_FAILED), locked(site.repo) as lock:
-        recover(site.repo, lock)
+        if not dry_run:
+            recover(site.repo, lock)
         stale = [
             entry
             for entry in list_managed(site)
             if entry.locked is None and not os.path.lexists(entry.path)
         ]
-        for entry in stale:
+        for entry in () if dry_run else stale:
             forget(site, entry.name, entry.path, lock)
         return len(stale)
 
 
 def forget(site: Site, name: str, path: Path, lock: Lock) -> None:
     """Drop git's record of files that are gone; commits that only it held are kept."""
-    found = look(site, name, path)
-    _act(site, found, decide(found, force=True, delete_branch=False), lock)
+    facts = inspect(site, name, path)
+    _act(site, facts, decide(facts, force=True, delete_branch=False), lock)
 
 
 # ── looking: gathers, changes nothing ────────────────────────────────────────
 
 
-def look(site: Site, name: str, path: Path) -> Found:
+def inspect(site: Site, name: str, path: Path) -> WorktreeFacts:
     """Everything that the decision rests on."""
     foreign = foreign_repository(site, path)
     if foreign:
@@ -127,8 +154,9 @@ def look(site: Site, name: str, path: Path) -> Found:
         record = None
     entries = list_all(site)
     branch, tip = _birth_branch(site, record, path, entries)
-    bases = [record.base, f"origin/{record.base}"] if record and record.base else ["HEAD"]
-    found = Found(
+    starts = dict.fromkeys([record.target, record.base]) if record and record.base else ()
+    bases = [ref for start in starts for ref in (start, f"origin/{start}")] or ["HEAD"]
+    facts = WorktreeFacts(
         name=name,
         path=path,
         record=record,
@@ -143,28 +171,30 @@ def look(site: Site, name: str, path: Path) -> Found:
     is_directory = path.is_dir() and not is_link
     if checkout is None:
         unknown = any(path.iterdir()) if is_directory else path.exists() and not is_link
-        return replace(found, unknown_files=unknown)
+        return replace(facts, unknown_files=unknown)
     listed = next((entry for entry in entries if entry.path == checkout.path), Listed(path))
     head = listed.head.strip("0") and listed.head
     off_branch = bool(head) and not listed.branch
-    modules = (admin.MODULES,) if admin.has_modules(checkout.admin) else ()
-    found = replace(
-        found,
+    modules = (admin.MODULES,) if submodules.list_work(site.repo, checkout) else ()
+    facts = replace(
+        facts,
         admin=checkout.admin,
         lock_reason=admin.lock_reason(checkout.admin),
         head=head,
         on=listed.branch,
         detached=standing(site.repo, "", head, bases) if off_branch else NOTHING_LOST,
         repositories=modules,
+        private=find_private_work(store_of(site.repo.common_dir, checkout.admin, path)),
     )
     if not is_directory:
-        return found
+        return facts
     try:
-        changes = list_changes(site.repo, checkout)
+        with look_at(site.repo, checkout) as look:
+            changes = changed_names(look)
+            inside = _repositories(site.repo, checkout, look, changes)
     except WorktreeError as error:  # a torn index, a lost object
-        return replace(found, unreadable=error.message)
-    inside = _repositories(site, checkout, changes)
-    return replace(found, changes=tuple(changes), repositories=(*inside, *modules))
+        return replace(facts, unreadable=error.message)
+    return replace(facts, changes=tuple(changes), repositories=(*inside, *modules))
 
 
 def _birth_branch(
@@ -184,155 +214,172 @@ def _birth_branch(
     return (record.branch, tip) if tip and tip.strip("0") else ("", "")
 
 
-def _repositories(site: Site, checkout: Checkout, changes: list[str]) -> tuple[str, ...]:
-    """Those that git does not track, and those that it knows as submodules."""
-    links = _links(site, checkout) if _may_hold_links(checkout.admin / "index") else []
+def _repositories(
+    repo: Repository, checkout: Checkout, look: Look, changes: list[str]
+) -> tuple[str, ...]:
+    """Those that git does not track, and those that it knows as submodules, if they hold work."""
+    links = look.links()
     inside = dict.fromkeys(name.rstrip("/") for name in (*changes, *links))
-    return tuple(name for name in inside if os.path.lexists(checkout.path / name / ".git"))
-
-
-def _links(site: Site, checkout: Checkout) -> list[str]:
-    staged = git(site.repo, "ls-files", "-z", "--stage", at=checkout, timeout=600).text.split("\0")
-    return [entry.partition("\t")[2] for entry in staged if entry.startswith("160000 ")]
-
-
-def _may_hold_links(index: Path) -> bool:
-    """Whether the index may hold submodules; asking git costs 15 ms at 20,000 files.
-
-    Where the bytes of their mode (0160000) do not occur, there is none. A split index
-    (its extension is called "link") keeps its entries in another file.
-    """
-    try:
-        content = read_plain(index, INDEX_BYTES)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True  # whatever an agent put there is for git to judge
-    return len(content) == INDEX_BYTES or b"\0\0\xe0\0" in content or b"link" in content
+    return tuple(
+        name
+        for name in inside
+        if os.path.lexists(look.own.path / name / ".git")
+        and not (name in links and submodules.is_without_work(repo, checkout, name))
+    )
 
 
 # ── deciding: pure ───────────────────────────────────────────────────────────
 
 
-def decide(found: Found, force: bool, delete_branch: bool) -> Decision:
+def decide(facts: WorktreeFacts, force: bool, delete_branch: bool) -> Decision:
     """What to do about it; raises where only force would do."""
     if not force:
-        _refuse(found)
-    deletes = delete_branch and bool(found.branch) and (force or found.standing.may_go)
-    lost = [found.head] if found.detached.unique_commits else []
-    if deletes and found.standing.unique_commits:
-        lost.append(found.tip)
-    save_files = bool(found.changes)
-    anchor = found.head or found.tip  # a copy needs a commit to stand on
-    save = [anchor, *lost] if anchor and (lost or save_files) else []
+        _refuse(facts)
+    deletes = delete_branch and bool(facts.branch) and (force or facts.standing.may_go)
+    lost = [facts.head] if facts.detached.unique_commits else []
+    if deletes and facts.standing.unique_commits:
+        lost.append(facts.tip)
+    lost += facts.private.commits
+    save_files = bool(facts.changes)
+    anchor = facts.head or facts.tip  # a copy needs a commit to stand on
+    is_work = bool(lost or save_files or facts.repositories)
+    save = [anchor, *lost] if anchor and is_work else []
     return Decision(
         delete_branch=deletes,
         save=tuple(dict.fromkeys(save)),
         save_files=save_files,
-        hold_aside=found.unknown_files
-        or bool(found.repositories or found.unreadable)
+        hold_aside=facts.unknown_files
+        or bool(facts.repositories or facts.unreadable or facts.private.unknown)
         or (save_files and not anchor),
     )
 
 
-def _refuse(found: Found) -> None:
-    name = found.name
-    rescue = f"or --force (what it drops is kept for 30 days: bullpen worktree restore {name})"
-    if found.lock_reason is not None:
+def _decide_unused(facts: WorktreeFacts, force: bool, delete_branch: bool) -> Decision:
+    """The same; also raises, whatever is forced, while somebody works there."""
+    reason = facts.lock_reason or ""
+    if reason.startswith((admin.AGENT_RUNS, admin.TASK_WORKS)):
+        why, _, stop = reason.partition(" · ")
         raise WorktreeError(
             Code.LOCKED,
-            f"{name} is locked" + (f": {found.lock_reason}" if found.lock_reason else ""),
+            f"{facts.name} is in use: {why}",
+            hint=f"{stop or 'bullpen tasks shows it'} · if that is not so, bullpen worktree unlock"
+            f" {facts.name}",
+        )
+    return decide(facts, force, delete_branch)
+
+
+def _refuse(facts: WorktreeFacts) -> None:
+    name = facts.name
+    rescue = f"or --force (what it drops is kept for 30 days: bullpen worktree restore {name})"
+    if facts.lock_reason is not None:
+        raise WorktreeError(
+            Code.LOCKED,
+            f"{name} is locked" + (f": {facts.lock_reason}" if facts.lock_reason else ""),
             hint=f"bullpen worktree unlock {name}, {rescue}",
         )
-    if found.changes:
-        count = len(found.changes)
-        shown = ", ".join(found.changes[:3]) + (", …" if count > 3 else "")
+    if facts.changes:
+        count = len(facts.changes)
+        first = ", ".join(facts.changes[:3]) + (", …" if count > 3 else "")
         raise WorktreeError(
             Code.DIRTY,
-            f"{name} has {count} uncommitted file{'s' * (count != 1)} ({shown})",
+            f"{name} has {count} uncommitted file{'s' * (count != 1)} ({first})",
             hint=f"commit them, {rescue}",
-            details={"files": list(found.changes)},
+            details={"files": list(facts.changes)},
         )
-    if found.unreadable:
+    if facts.unreadable:
         raise WorktreeError(
             Code.WORKTREE_CORRUPT,
-            f"cannot tell whether {name} holds work: {found.unreadable}",
+            f"cannot tell whether {name} holds work: {facts.unreadable}",
             hint="repair it, or --force (its files are then kept for 30 days)",
         )
-    if found.repositories:
+    if facts.repositories:
         raise WorktreeError(
             Code.DIRTY,
-            f"{name} holds repositories of their own: {', '.join(found.repositories)}",
+            f"{name} holds repositories of their own: {', '.join(facts.repositories)}",
             hint=f"push them and take them out, {rescue}",
-            details={"repositories": list(found.repositories)},
+            details={"repositories": list(facts.repositories)},
         )
-    if not found.detached.may_go:
+    if not facts.detached.may_go:
         raise WorktreeError(
             Code.DIRTY,
-            f"{name} has {found.detached.unique_commits} commits that are on no branch",
-            hint=f"give them one (git branch NAME {found.head[:12]}), {rescue}",
+            f"{name} has {facts.detached.unique_commits} commits that are on no branch",
+            hint=f"give them one (git branch NAME {facts.head[:12]}), {rescue}",
+        )
+    if facts.private.unknown:
+        raise WorktreeError(
+            Code.DIRTY,
+            f"cannot tell whether {name} holds commits: {facts.private.unknown}",
+            hint="bullpen explain says more; or --force (its git is then kept for 30 days)",
+        )
+    if facts.private.names:
+        raise WorktreeError(
+            Code.DIRTY,
+            f"{name} has commits that are on no branch: {', '.join(facts.private.names[:3])}",
+            hint=f"give them one (git branch NAME {facts.private.commits[0][:12]}), {rescue}",
         )
 
 
 # ── acting ───────────────────────────────────────────────────────────────────
 
 
-def _act(site: Site, found: Found, decision: Decision, lock: Lock) -> Removed:
-    ref = _save(site, found, decision, lock)
-    until = clock.now() + kept.KEEP_FOR if decision.hold_aside else None
-    aside = trash.entry_for(site, f"{found.name}.{secrets.token_hex(4)}", until)
+def _act(site: Site, facts: WorktreeFacts, decision: Decision, lock: Lock) -> Removed:
+    ref = _save(site, facts, decision, lock)
+    until = clock.now() + safety_copies.KEEP_FOR if decision.hold_aside else None
+    aside = trash.entry_for(site, f"{facts.name}.{secrets.token_hex(4)}", until)
     removing = Removing(
         base=str(site.base),
-        name=found.name,
-        path=str(found.path),
+        name=facts.name,
+        path=str(facts.path),
         aside=str(aside),
-        admin=found.admin.name if found.admin else "",
-        branch=found.branch if decision.delete_branch else "",
-        tip=found.tip,
+        admin=facts.admin.name if facts.admin else "",
+        branch=facts.branch if decision.delete_branch else "",
+        tip=facts.tip,
     )
     with journal.announced(site.repo, removing, lock) as entry:
         try:
-            if found.path.is_symlink():
-                found.path.unlink()
-            elif os.path.lexists(found.path):
-                trash.throw(found.path, aside)
+            if facts.path.is_symlink():
+                facts.path.unlink()
+            elif os.path.lexists(facts.path):
+                trash.throw(facts.path, aside)
         except OSError:
             journal.withdraw(entry)  # nothing has happened
             raise
         finish_removal(site.repo, removing, lock)
         journal.withdraw(entry)
+    return replace(_outcome(facts, decision), kept=ref, aside=aside if until else None)
+
+
+def _outcome(facts: WorktreeFacts, decision: Decision) -> Removed:
     return Removed(
-        name=found.name,
+        name=facts.name,
         existed=True,
-        branch=removing.branch,
-        branch_left="" if decision.delete_branch else found.branch,
-        unique_commits=found.standing.unique_commits,
-        kept=ref,
-        aside=aside if until else None,
+        branch=facts.branch if decision.delete_branch else "",
+        branch_left="" if decision.delete_branch else facts.branch,
+        unique_commits=facts.standing.unique_commits,
     )
 
 
-def _save(site: Site, found: Found, decision: Decision, lock: Lock) -> str:
+def _save(site: Site, facts: WorktreeFacts, decision: Decision, lock: Lock) -> str:
     """Make the safety copy, before anything is touched."""
     if not decision.save:
         return ""
-    record = found.record or Record(
-        name=found.name,
-        id=found.admin.name if found.admin else "",
+    record = facts.record or Record(
+        name=facts.name,
+        id=facts.admin.name if facts.admin else "",
         repo=str(site.repo.common_dir),
         branch="",
         base="",
-        base_commit=found.head,
+        base_commit=facts.head,
         created_at=clock.to_text(clock.now()),
     )
-    files = Checkout(found.path, found.admin) if decision.save_files and found.admin else None
-    return kept.keep(
+    files = Checkout(facts.path, facts.admin) if decision.save_files and facts.admin else None
+    return safety_copies.keep(
         site.repo,
         record,
         decision.save,
         files,
-        on=found.on or (found.branch if not found.head else ""),
-        tip=found.tip,
-        skip=found.repositories,
+        on=facts.on or (facts.branch if not facts.head else ""),
+        tip=facts.tip,
+        skip=facts.repositories,
         fds=[lock.fd],
     )

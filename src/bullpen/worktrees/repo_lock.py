@@ -1,9 +1,8 @@
 """The per-repository lock: git's own worktree commands race with each other.
 
-An flock on a file in the common git directory, so it holds between threads,
-processes and homes, and goes away with its holder. Children of git that run
-under it inherit the descriptor: if we are killed, the lock lasts until git has
-finished too, and whoever rolls back never meets a git still at work.
+An flock on a file in the common git directory: it holds between threads, processes and homes, and
+ends with its owner. Git processes that run under it inherit the descriptor: if we are killed, the
+lock lasts until they have ended, so a roll-back never runs beside a git that still writes.
 """
 
 import fcntl

@@ -1,9 +1,9 @@
-"""Bringing back what a removal dropped, from its safety copy."""
+"""Brings back what a removal dropped, from its safety copy."""
 
 from dataclasses import replace
 from pathlib import Path
 
-from bullpen.worktrees import kept
+from bullpen.worktrees import safety_copies, submodules, trash
 from bullpen.worktrees.create import ensure, make
 from bullpen.worktrees.errors import Code, WorktreeError, reported
 from bullpen.worktrees.git import BIRTH, Checkout, git, resolve
@@ -25,7 +25,7 @@ def restore(site: Site, name: str) -> Path:
         )
     with reported(f"cannot restore {name}"):
         copy = _latest(site, name)
-        record, on, tip = kept.contents(site.repo, copy)
+        record, on, tip = safety_copies.contents(site.repo, copy)
         head = git(site.repo, "rev-parse", f"{copy.commit}^1").text.strip()
         spec = Spec(
             name=name,
@@ -35,29 +35,33 @@ def restore(site: Site, name: str) -> Path:
             role=record.role,
             parent=record.parent,
             depth=record.depth,
+            ports=record.ports.count if record.ports else 0,
         )
-        path = _place(site, spec, record, head)
+        path = _make_worktree(site, spec, record, head)
         checkout = get_checkout(site, name)
         if on != record.branch:
             _bring_back_branches(site, checkout, record, on, tip, head)
         _bring_back_files(site, checkout, copy)
+        saved = trash.find_saved(site, name)
+        if saved is not None:
+            submodules.initialise(site.repo, checkout, head, saved)
         return path
 
 
-def _latest(site: Site, name: str) -> kept.Kept:
-    copies = kept.list_kept(site.repo)
-    found = next((copy for copy in copies if copy.name == name), None)
-    if found is None:
+def _latest(site: Site, name: str) -> safety_copies.SafetyCopy:
+    copies = safety_copies.list_safety_copies(site.repo)
+    latest = next((copy for copy in copies if copy.name == name), None)
+    if latest is None:
         others = sorted({copy.name for copy in copies})
         raise WorktreeError(
             Code.WORKTREE_NOT_FOUND,
             f"nothing is kept of {name}",
             hint=f"there are copies of: {', '.join(others)}" if others else "no copies are kept",
         )
-    return found
+    return latest
 
 
-def _place(site: Site, spec: Spec, record: Record, head: str) -> Path:
+def _make_worktree(site: Site, spec: Spec, record: Record, head: str) -> Path:
     """The worktree at the saved head; the branch is made again, or is still there as it was."""
     ref = f"refs/heads/{record.branch}"
     tip = None if spec.detached else resolve(site.repo, [ref])[ref]
@@ -74,16 +78,16 @@ def _bring_back_branches(
     """For a worktree that was not on its birth branch: that branch, and the one it was on."""
     born, current = f"refs/heads/{record.branch}", f"refs/heads/{on}"
     with locked(site.repo) as lock:
-        found = resolve(site.repo, [born, current, f"{tip}^{{commit}}"])
-        if record.branch and found[born] is None and found[f"{tip}^{{commit}}"]:
+        commits = resolve(site.repo, [born, current, f"{tip}^{{commit}}"])
+        if record.branch and commits[born] is None and commits[f"{tip}^{{commit}}"]:
             words = ("update-ref", "--create-reflog", "-m", BIRTH, born, tip, "0" * len(tip))
             git(site.repo, *words, fds=[lock.fd])
         used = {entry.branch for entry in list_all(site)}
-        if on and found[current] == head and on not in used:
+        if on and commits[current] == head and on not in used:
             git(site.repo, "symbolic-ref", "HEAD", current, at=checkout, fds=[lock.fd])
 
 
-def _bring_back_files(site: Site, checkout: Checkout, copy: kept.Kept) -> None:
+def _bring_back_files(site: Site, checkout: Checkout, copy: safety_copies.SafetyCopy) -> None:
     """Write the saved tree out, then let the index forget it: changes show as uncommitted."""
     git(
         site.repo,

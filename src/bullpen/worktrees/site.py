@@ -1,39 +1,45 @@
-"""A site: one repository, the directory its worktrees lie in, and the house rules.
+"""A site: one repository, the base directory of its worktrees, and the settings for them.
 
-Every function of the library takes one. Also the paths derived from it: visible
-worktrees lie flat in the base (`<base>/<name>`), Bullpen's own files beside them in
-directories that start with a dot, which no worktree's name does.
+Every function of the library takes one. Also the paths below it: worktrees lie flat in the base
+(`<base>/<name>`); Bullpen's own files are in directories that start with a dot, which no
+worktree's name does.
 """
 
 import errno
 import hashlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bullpen.errors import BullpenError
+from bullpen.files import read_plain
 from bullpen.model.names import check_worktree_name
 from bullpen.worktrees import branches
 from bullpen.worktrees.errors import Code, WorktreeError
 from bullpen.worktrees.git import Checkout, Repository, open_repository
+from bullpen.worktrees.port_blocks import DEFAULT_RANGE
 
 PERSONA_FILE = "CLAUDE.md"
 GIT_FILE_BYTES = 8192
+RECORDS = ".records"
 # Nothing there, a link, a socket, a directory, a pipe.
 NO_GIT_FILE = {
     *(errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.EAGAIN),
+    errno.EINVAL,
 }
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where worktrees of one repository are made, and under which rules."""
+    """The repository, the base directory of its worktrees, and their settings."""
 
     repo: Repository
     base: Path
     branch_prefix: str = branches.DEFAULT_PREFIX
     pool: int = 0
     max_depth: int = 2
+    port_range: range = DEFAULT_RANGE
 
     @property
     def making(self) -> Path:
@@ -42,8 +48,8 @@ class Site:
 
     @property
     def records(self) -> Path:
-        """What we know of each worktree that git does not."""
-        return self.base / ".records"
+        """One record per worktree: its branch, base, role, parent, ports."""
+        return self.base / RECORDS
 
     @property
     def trash(self) -> Path:
@@ -64,6 +70,7 @@ def open_site(
     branch_prefix: str = branches.DEFAULT_PREFIX,
     pool: int = 0,
     max_depth: int = 2,
+    port_range: range = DEFAULT_RANGE,
 ) -> Site:
     """The site of the repository that holds `repo`. Touches nothing."""
     return Site(
@@ -72,6 +79,7 @@ def open_site(
         branch_prefix=branch_prefix,
         pool=pool,
         max_depth=max_depth,
+        port_range=port_range,
     )
 
 
@@ -112,33 +120,43 @@ def find_checkout(site: Site, path: Path) -> Checkout | None:
 
     Read from the administrative directories, never from the `.git` file in the tree.
     """
+    usual = site.repo.admin_dir / path.name
+    if recorded_path(usual) == path:  # else it has another name there; that needs a look at all
+        return Checkout(path, usual)
+    return next((each for each in list_checkouts(site.repo) if each.path == path), None)
+
+
+def list_checkouts(repo: Repository) -> Iterator[Checkout]:
+    """All worktrees of the repository but the main one, wherever they lie."""
     try:
-        entries = sorted(site.repo.admin_dir.iterdir())
+        entries = sorted(repo.admin_dir.iterdir())
     except FileNotFoundError:
-        return None
+        return
     for admin in entries:
-        if recorded_path(admin) == path:
-            return Checkout(path, admin)
-    return None
+        path = recorded_path(admin)
+        if path is not None:
+            yield Checkout(path, admin)
 
 
 def recorded_path(admin: Path) -> Path | None:
     """The work tree that an administrative directory belongs to."""
     try:
-        text = os.fsdecode((admin / "gitdir").read_bytes()).removesuffix("\n")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        text = os.fsdecode(read_plain(admin / "gitdir", GIT_FILE_BYTES)).removesuffix("\n")
+    except OSError as error:
+        if error.errno in NO_GIT_FILE:
+            return None
+        raise
     # Absolute, or relative to the administrative directory (git 2.48, relativeWorktrees)
     return Path(os.path.normpath(admin / text)).parent
 
 
 def points_to(path: Path, admin: Path) -> bool:
     """Whether the tree's `.git` file names that administrative directory."""
-    target = _git_file(path)
+    target = git_file_target(path)
     return target is not None and os.path.realpath(path / target) == os.path.realpath(admin)
 
 
-def _git_file(path: Path) -> str | None:
+def git_file_target(path: Path) -> str | None:
     """Where the tree's `.git` file points; None when there is no such file.
 
     An agent may have put anything there: a pipe would keep us waiting for ever.
@@ -159,7 +177,7 @@ def _git_file(path: Path) -> str | None:
 
 def foreign_repository(site: Site, path: Path) -> Path | None:
     """The other repository whose worktree lies at `path`; None for ours and for no worktree."""
-    target = _git_file(path)
+    target = git_file_target(path)
     if target is None:
         return None
     admin = Path(os.path.realpath(path / target))

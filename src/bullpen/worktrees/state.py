@@ -1,28 +1,44 @@
-"""What a worktree's state is: head, changes, differences, conflicts, locks.
+"""The state of one worktree: head, changes, differences, conflicts, locks.
 
 Only reads, except `lock` and `unlock`.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bullpen.worktrees import admin
+from bullpen.worktrees.commits import Commits, commits_since
+from bullpen.worktrees.conflicts import find_conflicts
 from bullpen.worktrees.errors import Code, WorktreeError, reported
 from bullpen.worktrees.git import Checkout, Repository, git, resolve
+from bullpen.worktrees.own_index import LOOK_SECONDS, Look, look_at
+from bullpen.worktrees.plain import check_admin
 from bullpen.worktrees.records import find_record
 from bullpen.worktrees.repo_lock import locked
 from bullpen.worktrees.site import Site, find_checkout, is_intact, path_for
 
 
 @dataclass(frozen=True)
-class DiffStat:
-    """Committed and uncommitted changes since a worktree left its base."""
+class Stat:
+    """How much two versions differ; lines of binary files are not counted."""
 
-    files: int
-    insertions: int
-    deletions: int
+    files: int = 0
+    insertions: int = 0
+    deletions: int = 0
+
+
+@dataclass(frozen=True)
+class DiffStat:
+    """Since a worktree left its base: what is committed, and what is not. Apart, so that neither
+    hides the other: what is committed and changed back in the files is counted twice."""
+
+    commits: Commits
+    committed: Stat
+    uncommitted: Stat  # without new files
     untracked: int
+    names: tuple[str, ...]  # of everything that is not committed
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,8 @@ def get_checkout(site: Site, name: str) -> Checkout:
     if checkout and is_intact(checkout):
         return checkout
     if os.path.lexists(path):
+        if checkout:
+            check_admin(checkout.admin)  # says which of its files is a pipe
         raise corrupt(name, path)
     if checkout:
         raise WorktreeError(
@@ -71,46 +89,58 @@ def head(site: Site, name: str) -> str:
     return git(site.repo, *words, at=get_checkout(site, name), accept=(0, 1)).text.strip()
 
 
-def changes(site: Site, name: str) -> list[str]:
+def uncommitted_files(site: Site, name: str) -> list[str]:
     """Uncommitted and untracked files, ignored ones not; empty means clean."""
     return list_changes(site.repo, get_checkout(site, name))
 
 
 def list_changes(repo: Repository, checkout: Checkout) -> list[str]:
-    """`changes` for a checkout already at hand.
+    """`uncommitted_files` of a checkout, with what is only staged.
 
     Of a repository inside it only the commit is compared: to look for changed files git
     would start another git in there, under a configuration that an agent may have written.
     """
-    done = git(
-        repo,
-        *("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"),
-        "--ignore-submodules=dirty",
-        at=checkout,
-        timeout=600,
-    )
-    return [entry[3:] for entry in done.text.split("\0") if entry]
+    with look_at(repo, checkout) as look:
+        return changed_names(look)
 
 
-def diff_stat(site: Site, name: str) -> DiffStat:
+def changed_names(look: Look) -> list[str]:
+    """What is changed in the files or in the index, each name once."""
+    return list(dict.fromkeys((*look.changed(), *look.staged())))
+
+
+def diff_stat(site: Site, name: str, *, seconds: float = LOOK_SECONDS) -> DiffStat:
     """How far the worktree is from the point where it left its base."""
     checkout = get_checkout(site, name)
-    start = _fork_point(site, name, checkout)
-    done = git(
-        site.repo,
+    with look_at(site.repo, checkout, seconds=seconds) as look:
+        names = look.changed()
+        rows = _numstat(look, look.head) if look.head else {}
+        start = fork_point(site, name, look.head) if look.head else ""
+        return DiffStat(
+            commits=commits_since(look, start),
+            committed=_stat(_numstat(look, start, look.head)) if start else Stat(),
+            uncommitted=_stat(rows),
+            untracked=len(set(names) - set(rows)),
+            names=tuple(dict.fromkeys((*names, *look.staged()))),
+        )
+
+
+def _numstat(look: Look, *versions: str) -> dict[str, list[str]]:
+    """Added and deleted lines by name."""
+    done = look.git(
         *("diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"),
-        *("--ignore-submodules=dirty", start),
-        at=checkout,
-        timeout=600,
+        *("--ignore-submodules=dirty", *versions),
     )
-    rows = [entry.split("\t") for entry in done.text.split("\0") if entry]
+    rows = (entry.split("\t", 2) for entry in done.text.split("\0") if entry)
+    return {row[2]: row[:2] for row in rows}
+
+
+def _stat(rows: dict[str, list[str]]) -> Stat:
     # Binary files show "-" in place of counts.
-    added = sum(int(row[0]) for row in rows if row[0].isdigit())
-    deleted = sum(int(row[1]) for row in rows if row[1].isdigit())
-    others = git(
-        site.repo, "ls-files", "-z", "--others", "--exclude-standard", at=checkout, timeout=600
+    added, deleted = (
+        sum(int(row[side]) for row in rows.values() if row[side].isdigit()) for side in (0, 1)
     )
-    return DiffStat(len(rows), added, deleted, others.out.count(b"\0"))
+    return Stat(len(rows), added, deleted)
 
 
 def conflicts_with(site: Site, name: str, other: str) -> Conflicts:
@@ -118,28 +148,31 @@ def conflicts_with(site: Site, name: str, other: str) -> Conflicts:
 
     Commits only; nothing is checked out and no branch moves.
     """
-    with reported(f"cannot compare {name} with {other}"):
-        ours, theirs = head(site, name), _commit_of(site, other)
-        done = git(
-            site.repo,
-            *("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"),
-            *("--allow-unrelated-histories", ours, theirs),
-            accept=(0, 1),
-            timeout=600,
-        )
-        names = done.text.split("\0")[1:] if done.code else []
-        return Conflicts(ours, theirs, tuple(dict.fromkeys(filter(None, names))))
+    return conflicts_of(site, [(name, other)])[name, other]
+
+
+def conflicts_of(site: Site, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Conflicts]:
+    """The same for many pairs, each of a worktree and another or a ref; all in one process."""
+    with reported("cannot compare"):
+        commits = {one: head(site, one) for one in dict.fromkeys(one for one, _ in pairs)}
+        others = {other: None for _, other in pairs if other not in commits}
+        commits |= {other: _commit_of(site, other) for other in others}
+        files = find_conflicts(site.repo, commits, pairs)
+        return {
+            (one, other): Conflicts(commits[one], commits[other], files[one, other])
+            for one, other in pairs
+        }
 
 
 def lock(site: Site, name: str, reason: str = "") -> None:
     """Protect the worktree from removal."""
     with reported(f"cannot lock {name}"), locked(site.repo):
         checkout = get_checkout(site, name)
-        held = admin.lock_reason(checkout.admin)
-        if held is not None:
+        locked_for = admin.lock_reason(checkout.admin)
+        if locked_for is not None:
             raise WorktreeError(
                 Code.LOCKED,
-                f"{name} is locked already" + (f": {held}" if held else ""),
+                f"{name} is locked already" + (f": {locked_for}" if locked_for else ""),
                 hint=f"bullpen worktree unlock {name}",
             )
         admin.set_lock(checkout.admin, " ".join(reason.split()))
@@ -152,7 +185,7 @@ def lock_reason(site: Site, name: str) -> str | None:
 
 
 def is_being_made(site: Site, name: str) -> bool:
-    """Whether somebody is at it, perhaps its set-up alone: its maker may be dead."""
+    """Whether it is being made, perhaps only its set-up is missing; its maker may be dead."""
     return lock_reason(site, name) == admin.BEING_MADE
 
 
@@ -175,18 +208,18 @@ def _commit_of(site: Site, other: str) -> str:
     return commit
 
 
-def _fork_point(site: Site, name: str, checkout: Checkout) -> str:
+def fork_point(site: Site, name: str, tip: str, against: str = "") -> str:
+    """Where `tip` left what the worktree was made from, or that other ref."""
     record = find_record(site, name)
     candidates = [record.base, record.base_commit] if record else ["HEAD"]
-    found = resolve(site.repo, [f"{text}^{{commit}}" for text in candidates if text])
-    here = head(site, name)
-    for commit in filter(None, found.values()):
-        if not here:
-            return commit
-        done = git(site.repo, "merge-base", commit, here, at=checkout, accept=(0, 1))
+    if against:
+        candidates = [_commit_of(site, against)]
+    commits = resolve(site.repo, [f"{text}^{{commit}}" for text in candidates if text])
+    for commit in filter(None, commits.values()):
+        done = git(site.repo, "merge-base", commit, tip, accept=(0, 1))
         if done.code == 0:
             return done.text.strip()
-    return here
+    return tip
 
 
 def _near(site: Site) -> str:

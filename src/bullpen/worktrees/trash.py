@@ -1,15 +1,17 @@
-"""Deleting big trees: rename aside and return; the background deletes.
+"""Deletes big trees: renames them aside and returns; a background process deletes.
 
-An entry's name says from when it may be deleted: `<epoch>.<key>`. Most may go at
-once; what no safety copy can hold (repositories inside a worktree) stays 30 days.
-Whatever is left over after a crash, the next `empty` finishes.
+An entry's name says from when it may be deleted: `<epoch>.<key>`. Most may be deleted at once;
+what no safety copy can hold (repositories inside a worktree) stays for 30 days. The next `empty`
+finishes what a crash left.
 """
 
+import os
+import re
 import subprocess
 from datetime import datetime
 from pathlib import Path
 
-from bullpen import clock
+from bullpen import clock, proc
 from bullpen.worktrees.site import Site
 
 # Detached from us, so that it goes on when the command that started it has ended.
@@ -41,13 +43,21 @@ def empty(site: Site, now: datetime | None = None, *, wait: bool = False) -> int
     due = [entry for entry in entries if _due(entry) <= moment]
     if due:
         subprocess.run(
-            ["sh", "-c", _DELETE if wait else f"{_DELETE} &", "sh", *due],
+            [proc.get_program("sh"), "-c", _DELETE if wait else f"{_DELETE} &", "sh", *due],
+            env=proc.with_absolute_path(os.environ),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             check=True,
             timeout=1800 if wait else 60,
         )
     return len(due)
+
+
+def find_saved(site: Site, name: str) -> Path | None:
+    """The submodules of the worktree of that name that was removed last, if they are kept."""
+    pattern = re.compile(rf"\d+\.{re.escape(name)}\.[0-9a-f]{{8}}\.modules")
+    entries = site.trash.iterdir() if site.trash.is_dir() else ()
+    return max((each for each in entries if pattern.fullmatch(each.name)), key=_due, default=None)
 
 
 def _due(entry: Path) -> float:

@@ -1,53 +1,38 @@
-"""`bullpen approvals`: what waits for a person's decision."""
+"""`bullpen approvals`: what waits for a person's decision; with a number, one of them whole."""
 
+import sys
 import time
-from typing import Any
 
 import click
 
 from bullpen.cli import output
+from bullpen.cli.approval_choice import number
 from bullpen.cli.connect import connect
-from bullpen.text import align
-
-SHOWN_CHARACTERS = 160
+from bullpen.cli.pager import show_whole
+from bullpen.client.approvals import get_approval, list_approvals
+from bullpen.model.approval_text import whole
 
 
 @click.command()
+@click.argument("id", required=False)
 @output.json_option
-def command(as_json: bool) -> None:
-    """List what waits for your decision; answer with approve or deny."""
-    found = connect().get("approvals")["approvals"]
+def command(id: str | None, as_json: bool) -> None:
+    """List what waits for your decision; with ID, show all of one. Answer with approve or deny,
+    the questions of an agent with answer. What an engine asks in its terminal alone (Gemini CLI)
+    is listed without a number: attach to it.
+
+    Nothing is left out or changed without a mark: what shows nothing is written as ⟨U+202E⟩, a
+    line break in the list as ⏎, a tab as ⇥.
+    """
+    if id is not None:
+        approval = connect().do(get_approval(number(id)).unchecked())
+        if as_json:
+            output.write_json(approval)
+        else:
+            show_whole(whole(approval, time.time()))
+        return
+    hub, call = connect(), list_approvals()
     if as_json:
-        output.write_json(found)
-        return
-    if not found:
-        output.write("nothing waits for you")
-        return
-    now = time.time()
-    rows = [
-        (f"#{one['id']}", one["agent"], output.printable(one["tool"]), _age(now - one["asked"]))
-        for one in found
-    ]
-    for line, one in zip(align([[*row, ""] for row in rows]), found, strict=True):
-        output.write(f" {line}   {_excerpt(one)}")
-        if one["review"]:
-            output.write(f"     reviewer said: {output.printable(one['review'])}")
-        if not one["state"]["reachable"]:
-            output.write(f"     answer in the terminal · bullpen attach {one['agent']}")
-
-
-def _excerpt(one: dict[str, Any]) -> str:
-    """One line; what is not shown is counted, so that nobody takes a part for the whole."""
-    text = output.printable(one["text"])
-    hidden = max(0, len(text) - SHOWN_CHARACTERS) + one["more"]
-    if not hidden:
-        return text
-    return f"{text[:SHOWN_CHARACTERS]}… (+{hidden} characters · bullpen approvals --json)"
-
-
-def _age(seconds: float) -> str:
-    seconds = max(0, int(seconds))
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
+        output.write_json(hub.do(call.unchecked()))
+    else:
+        sys.stdout.write(hub.do(call.as_text(columns=output.terminal_columns())))

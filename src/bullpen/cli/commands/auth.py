@@ -6,10 +6,14 @@ from typing import Any
 
 import click
 
-from bullpen import clock, credentials
+from bullpen import clock, proc
 from bullpen.cli import output
+from bullpen.cli.help_text import Group
 from bullpen.errors import BullpenError, Kind
-from bullpen.paths import Home, current_home, person_home, shown
+from bullpen.home import credentials
+from bullpen.home.paths import Home, current_home, person_home
+
+TOKEN = "claude-token"
 
 
 def complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -17,7 +21,7 @@ def complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: str
     return [name for name in credentials.NAMES if name.startswith(incomplete)]
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Keep credentials for agents, and log in for them.
 
@@ -37,8 +41,9 @@ def set_(name: str, words: tuple[str, ...], forge: str | None, as_json: bool) ->
     """Keep a credential, read from standard input or typed unseen.
 
     NAME is one of claude-token (from: claude setup-token), anthropic-api-key,
-    gemini-api-key, openai-api-key, github-token, gitlab-token; or git-config: the name
-    and the mail address that agents commit with, in two lines or as Name <address>.
+    gemini-api-key, openai-api-key, github-token, gitlab-token, github-webhook-secret,
+    gitlab-webhook-secret; or git-config: the name and the mail address that agents commit
+    with, in two lines or as Name <address>.
     With --from they are those of the person whom the github-token or gitlab-token belongs to
     (another server: GITHUB_API_URL, GITLAB_URL).
     """
@@ -50,15 +55,16 @@ def set_(name: str, words: tuple[str, ...], forge: str | None, as_json: bool) ->
             hint=f"bullpen auth set {name} < FILE · if it was a real one, make a new one",
         )
     home = current_home()
-    was_set = credentials.since(home, name) is not None
+    was_set = credentials.set_at(home, name) is not None
     value = _read(name) if forge is None else _ask(home, name, forge)
+    credentials.check_length(name, value)
     credentials.store(home, name, value)
     if as_json:
         output.write_json({"name": name, "set": True, "was_set": was_set})
     elif name == credentials.IDENTITY:
         output.write(f"agents started from now on commit as {_commits_as(home)}")
     else:
-        is_given = any(name in ways.gives.values() for ways in credentials.WAYS.values())
+        is_given = any(name in ways.gives.values() for ways in credentials.LOGINS.values())
         use = "for agents started from now on" if is_given else "no agent gets it"
         output.write(f"{name} is {'replaced' if was_set else 'set'} · {use}")
 
@@ -72,9 +78,9 @@ def status(name: str | None, as_json: bool) -> None:
     With NAME about that credential only.
     """
     home = current_home()
-    names = credentials.KEPT if name is None else [credentials.check_kept(name)]
+    names = credentials.FILES if name is None else [credentials.check_file_name(name)]
     kept = [_look(home, each) for each in names]
-    logins = [_login(home, engine) for engine in credentials.WAYS if name is None]
+    logins = [_login(home, engine) for engine in credentials.LOGINS if name is None]
     if as_json:
         output.write_json({"credentials": kept, "engines": logins})
         return
@@ -88,6 +94,7 @@ def status(name: str | None, as_json: bool) -> None:
             )
             for entry in kept
         ],
+        drop=("SINCE",),
     )
     if logins:
         output.write()
@@ -113,8 +120,8 @@ def clear(name: str, as_json: bool) -> None:
 def claude() -> None:
     """Log in to Claude Code for the agents of this home.
 
-    Starts Claude Code in this terminal with the home's configuration directory, at its /login.
-    Log in, then leave it (/exit). Agents without a sandbox use that login in place of your own.
+    Runs `claude setup-token` in this terminal and keeps the token that it makes: every agent can
+    use it, also in a sandbox, where your own login cannot be reached. It lasts about a year.
     """
     home = current_home()
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -122,49 +129,36 @@ def claude() -> None:
             "logging in needs a terminal",
             hint="without one: claude setup-token, then bullpen auth set claude-token < FILE",
         )
-    config = home.claude_config
-    config.mkdir(mode=0o700, parents=True, exist_ok=True)
-    config.chmod(0o700)
-    output.write(f"Claude Code starts with {output.printable(shown(config))}: log in, then /exit")
-    sys.stdout.flush()
-    _run_here(home)
-    if not credentials.has_login(config):
-        raise BullpenError(
-            f"nobody is logged in there: no {config / '.credentials.json'}",
-            hint="bullpen auth claude, and /login in it · or bullpen auth set claude-token",
-            kind=Kind.COMMAND_FAILED,
-        )
+    token = _setup_token(home)
+    if not token:
+        output.write("No token was seen. Paste it here if it was printed.")
+        token = _read(TOKEN).decode()
+    credentials.store(home, TOKEN, token.encode())
+    output.write(f"{TOKEN} is set · agents use it from their next start, tasks from now on")
     login = credentials.find_login(home, "claude", os.environ, person_home())
-    output.write("logged in · agents without a sandbox use it from their next start")
-    if login.kind != "home":
+    if TOKEN not in login.text:
         output.write(f"but this comes before it: {login.text}")
 
 
-def _run_here(home: Home) -> None:
-    """Claude Code with the person's own terminal; what it left of the terminal is put right."""
-    import subprocess
-    import termios
-
-    from bullpen.engines.claude.config import Config, make_ready
+def _setup_token(home: Home) -> str:
+    from bullpen.cli.setup_token import run_here
     from bullpen.engines.programs import find_program
     from bullpen.engines.versions import PROGRAMS
 
-    needed = PROGRAMS["claude"]
-    program = find_program(os.environ, needed.variable, needed.program, needed.package)
-    # With one of these set it takes that, and does not ask anybody to log in.
-    unwanted = credentials.WAYS["claude"].reads
-    env = {name: value for name, value in os.environ.items() if name not in unwanted}
+    program = find_program(os.environ, PROGRAMS["claude"])
+    # With one of these set it might take that, and ask nobody.
+    unwanted = credentials.LOGINS["claude"].reads
+    shell = proc.with_absolute_path(os.environ)
+    env = {name: value for name, value in shell.items() if name not in unwanted}
     # In a directory of ours: where the person stands there may be hooks of a stranger.
-    place = home.claude_config
-    env["CLAUDE_CONFIG_DIR"] = str(place)
-    # Else it first asks whether to trust that directory, with "No, exit" chosen.
-    make_ready(Config(place, place / ".claude.json"), str(place), "")
-    before = termios.tcgetattr(0)
-    try:
-        argv = [program, "--setting-sources", "user", "--permission-mode", "manual", "/login"]
-        subprocess.call(argv, cwd=place, env=env)
-    finally:
-        termios.tcsetattr(0, termios.TCSADRAIN, before)
+    code, token = run_here([program, "setup-token"], home.root, env)
+    if code and not token:
+        raise BullpenError(
+            f"claude setup-token ended with {code}",
+            hint="bullpen auth claude, once more · or: bullpen auth set anthropic-api-key < FILE",
+            kind=Kind.COMMAND_FAILED,
+        )
+    return token
 
 
 def _read(name: str) -> bytes:
@@ -184,7 +178,7 @@ def _read(name: str) -> bytes:
 
 def _ask(home: Home, name: str, forge: str) -> bytes:
     """Who the forge says that the token's owner is."""
-    from bullpen import forge_user
+    from bullpen.home import forge_user
 
     if name != credentials.IDENTITY or forge not in forge_user.FORGES:
         # What was given is not repeated: it may be a value that was meant for standard input.
@@ -209,7 +203,7 @@ def _commits_as(home: Home) -> str:
 
 
 def _look(home: Home, name: str) -> dict[str, Any]:
-    since = credentials.since(home, name)
+    since = credentials.set_at(home, name)
     entry: dict[str, Any] = {
         "name": name,
         "set": since is not None,

@@ -11,7 +11,8 @@ from bullpen.errors import BullpenError
 
 INSTALL = {
     "bash": 'add to ~/.bashrc: eval "$(bullpen completion bash)"',
-    "zsh": 'add to ~/.zshrc, after compinit: eval "$(bullpen completion zsh)"',
+    # Without compinit, zsh does not know what the script calls.
+    "zsh": 'add to ~/.zshrc: autoload -Uz compinit && compinit; eval "$(bullpen completion zsh)"',
     "fish": "bullpen completion fish > ~/.config/fish/completions/bullpen.fish",
 }
 

@@ -1,23 +1,34 @@
-"""`bullpen deny`: refuse what an agent wants to do."""
+"""`bullpen deny`: refuse what agents want to do."""
 
-import uuid
+from typing import TYPE_CHECKING
 
 import click
 
 from bullpen.cli import output
-from bullpen.cli.commands.approve import number
+from bullpen.cli.approval_choice import answer_each, choose
 from bullpen.cli.connect import connect
+from bullpen.client.approvals import answer_approval
+
+if TYPE_CHECKING:
+    from bullpen.model.approval import Approval
 
 
 @click.command()
-@click.argument("id")
+@click.argument("ids", nargs=-1, metavar="[ID|AGENT]...")
+@click.option("--all", "everything", is_flag=True, help="All that wait.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; the agent gets to read it.")
 @output.json_option
-def command(id: str, reason: str, as_json: bool) -> None:
-    """Refuse what an agent waits for; ID is its number in `bullpen approvals`."""
-    body = {"decision": "deny", "reason": reason, "answer": uuid.uuid4().hex}
-    found = connect().post("approvals", str(number(id)), body=body, again=True)
-    if as_json:
-        output.write_json(found)
-    else:
-        output.write(f"{found['agent']} was refused, and goes on without it.")
+def command(ids: tuple[str, ...], everything: bool, reason: str, as_json: bool) -> None:
+    """Refuse what agents wait for; ID is a number in `bullpen approvals`, AGENT means all of its.
+
+    Without any it is, at a terminal, the only one that waits.
+    """
+    hub = connect()
+
+    def refuse(id: int) -> "Approval":
+        approval = hub.do(answer_approval(id, "deny", reason=reason).unchecked())
+        if not as_json:
+            output.write(f"{approval.agent} was refused, and goes on without it.")
+        return approval
+
+    answer_each(choose(hub, ids, everything, "deny").ids, refuse, as_json)

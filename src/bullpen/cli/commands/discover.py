@@ -7,9 +7,9 @@ import click
 from bullpen.cli import output
 from bullpen.cli.components import look
 from bullpen.component.discovery import having
+from bullpen.home.paths import current_home
+from bullpen.home.settings import load_settings
 from bullpen.model.component import Interface
-from bullpen.paths import current_home
-from bullpen.settings import load_settings
 
 HEADERS = ("TYPE", "NAME", "STATE", "PORT", "VERSION", "HOME")
 
@@ -21,27 +21,30 @@ HEADERS = ("TYPE", "NAME", "STATE", "PORT", "VERSION", "HOME")
 @output.json_option
 def command(interface: Interface | None, as_json: bool) -> None:
     """Find hubs, agents' ports, directors, views and bridges on this machine. Those of other homes
-    are shown as foreign."""
+    are shown as foreign; who only says that it is of this one, as "says own"."""
     home = current_home()
     home_id = home.id
     seen = look(home, load_settings(home.config_file))
     shown = having([one.found for one in seen], interface)
+    whose = {one.found: one.whose(home_id) for one in seen}
     if as_json:
         output.write_json(
-            [
-                {
-                    "type": one.type,
-                    "name": one.name,
-                    "state": one.state,
-                    "address": one.address,
-                    "port": one.port,
-                    "version": one.version,
-                    "interfaces": one.interfaces,
-                    "home_id": one.home_id,
-                    "home": "own" if one.is_own(home_id) else "foreign",
-                }
-                for one in shown
-            ]
+            {
+                "components": [
+                    {
+                        "type": one.type,
+                        "name": one.name,
+                        "state": one.state,
+                        "address": one.address,
+                        "port": one.port,
+                        "version": one.version,
+                        "interfaces": one.interfaces,
+                        "home_id": one.home_id,
+                        "home": whose[one],
+                    }
+                    for one in shown
+                ]
+            }
         )
         return
     if not shown:
@@ -55,8 +58,8 @@ def command(interface: Interface | None, as_json: bool) -> None:
             one.state or ("no answer" if one in registered else "announced"),
             str(one.port or "–"),
             one.version or "–",
-            "own" if one.is_own(home_id) else "foreign",
+            whose[one],
         )
         for one in shown
     ]
-    output.write_table(HEADERS, rows)
+    output.write_table(HEADERS, rows, drop=("VERSION", "HOME", "TYPE"), cut=("NAME",))

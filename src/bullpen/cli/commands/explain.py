@@ -6,6 +6,7 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.connect import connect
+from bullpen.client import agents
 
 
 @click.command()
@@ -13,8 +14,8 @@ from bullpen.cli.connect import connect
 @output.json_option
 def command(name: str, as_json: bool) -> None:
     """Say why an agent's state is what it is."""
-    hub = connect()
+    hub, call = connect(), agents.explain(name)
     if as_json:
-        output.write_json(hub.get("agents", name, "explain"))
+        output.write_json(hub.do(call.unchecked()))
     else:
-        sys.stdout.write(hub.text("agents", name, "explain"))
+        sys.stdout.write(hub.do(call.as_text(columns=output.terminal_columns())))

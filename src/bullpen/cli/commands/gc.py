@@ -1,15 +1,15 @@
 """`bullpen gc`: remove what ended agents left, never work that exists nowhere else."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
 from bullpen.cli import output
 from bullpen.cli.connect import connect
+from bullpen.client.gc import collect
 from bullpen.errors import BullpenError
 from bullpen.model import duration
-from bullpen.model.gc import SESSION_OF_KEPT_TREE, Step, Swept
+from bullpen.model.gc import SESSION_OF_KEPT_TREE, GcPlan, GcStep
 
 NAMES_SHOWN = 8
 
@@ -30,20 +30,21 @@ def command(older_than: str, dry_run: bool, force: bool, as_json: bool) -> None:
         seconds = duration.parse(older_than).total_seconds()
     except ValueError as error:
         raise BullpenError(f"--older-than: {error}") from error
-    wanted = {"older_than_seconds": seconds, "dry_run": dry_run, "force": force}
-    found: dict[str, Any] = {}
-    for found in connect().stream("gc", body=wanted, again=True):
-        if "doing" in found and not as_json:
-            output.show_progress(f"{found['doing']} {found['number']} of {found['of']} …")
+    swept = GcPlan(steps=(), done=False)
+    for step in connect().stream(collect(seconds, dry_run=dry_run, force=force)):
+        if isinstance(step, GcPlan):
+            swept = step
+        elif not as_json:
+            output.show_progress(f"{step.doing} {step.number} of {step.of} …")
     if as_json:
-        output.write_json(found)
+        output.write_json(swept.model_dump(mode="json"))
         return
     output.show_progress("")
-    for line in text_of(Swept.model_validate(found)):
+    for line in text_of(swept):
         output.write(line)
 
 
-def text_of(swept: Swept) -> list[str]:
+def text_of(swept: GcPlan) -> list[str]:
     """What was done, in a line; what was kept, by reason."""
     removed = [step for step in swept.steps if step.do == "remove"]
     rows = []
@@ -56,7 +57,7 @@ def text_of(swept: Swept) -> list[str]:
     return [f"{word:<{width}}  {output.printable(line)}" for word, line in rows]
 
 
-def _removed(steps: Sequence[Step]) -> str:
+def _removed(steps: Sequence[GcStep]) -> str:
     sessions = [step.name for step in steps if step.what == "session"]
     merged = [step.name for step in steps if step.what == "worktree" and not step.forced]
     forced = [step.name for step in steps if step.what == "worktree" and step.forced]
@@ -77,7 +78,7 @@ def _removed(steps: Sequence[Step]) -> str:
     return ", ".join(parts)
 
 
-def _kept(steps: Sequence[Step]) -> list[str]:
+def _kept(steps: Sequence[GcStep]) -> list[str]:
     """Those with work each on a line of its own and how to look at it; then the others, those
     with the same reason together."""
     lines = [

@@ -8,10 +8,10 @@ import os
 
 import click
 
-from bullpen.cli import fast, output
-from bullpen.client import hook, reach
+from bullpen.cli import output
 from bullpen.errors import BullpenError
-from bullpen.paths import HUB, current_home
+from bullpen.home.paths import HUB, current_home
+from bullpen.hot import fast, find_hub, hook
 
 
 @click.command(
@@ -33,7 +33,7 @@ def command(words: tuple[str, ...]) -> None:
     try:
         socket: bytes | None = os.fsencode(current_home().socket(HUB))
     except (BullpenError, OSError):
-        socket = reach.find_door(environ)  # in a sandbox the home is not to be seen
+        socket = find_hub.find_agent_socket(environ)  # in a sandbox the home is not to be seen
     try:
         hook.write(1, hook.pass_on(socket, agent, environ))
     except OSError:

@@ -9,16 +9,21 @@ import click
 
 from bullpen import __version__, proc
 from bullpen.cli import output
+from bullpen.cli.component_log import write_log
 from bullpen.cli.connect import connect, warn_of_logout
+from bullpen.cli.help_text import Group
 from bullpen.client.start import answers, start_hub
+from bullpen.client.status import get_status, shut_down
 from bullpen.errors import BullpenError, Kind
-from bullpen.paths import Home, current_home, shown
+from bullpen.home.paths import Home, current_home, short_path
+from bullpen.home.settings import load_settings
+from bullpen.hot.own_python import module_command
 
 STOP_SECONDS = 30.0
 LOOK_AGAIN_SECONDS = 0.02
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Start, stop and look at the hub. Stopping it never ends agents."""
 
@@ -32,8 +37,9 @@ def start(foreground: bool, as_json: bool) -> None:
     if foreground:
         if os.environ.get("BULLPEN_ACTOR"):
             start_hub(home, os.environ)  # refuses, and says why
-        env = {**os.environ, "BULLPEN_DIR": str(home.root)}
-        os.execve(sys.executable, [sys.executable, "-m", "bullpen.hub.main"], env)
+        env = proc.with_absolute_path({**os.environ, "BULLPEN_DIR": str(home.root)})
+        os.chdir(home.root)
+        os.execve(sys.executable, module_command("bullpen.hub.main"), env)
     if not answers(home):
         is_first = not (home.root / "hub.json").exists()
         start_hub(home, os.environ)
@@ -61,7 +67,8 @@ def restart(as_json: bool) -> None:
     home = current_home()
     if os.environ.get("BULLPEN_ACTOR"):
         start_hub(home, os.environ)  # refuses before anything is stopped
-    _stop(home)
+    load_settings(home.config_file)  # what the next hub could not read ends no hub that serves
+    _stop(home, restart=True)
     start_hub(home, os.environ)
     _show(home, as_json)
 
@@ -75,22 +82,14 @@ def status(as_json: bool) -> None:
 
 @command.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on as more is written.")
-@click.option("-n", "--lines", default=50, show_default=True, help="How many lines.")
-def logs(follow: bool, lines: int) -> None:
-    """Print the hub's log (JSON lines)."""
+@click.option(
+    "-n", "--lines", type=click.IntRange(0), default=50, show_default=True, help="How many lines."
+)
+@output.json_option
+def logs(follow: bool, lines: int, as_json: bool) -> None:
+    """Print the hub's log. With --json one entry per line, as the file has it."""
     path = current_home().logs / "hub.log"
-    if not path.exists():
-        raise BullpenError(f"no log yet: {path}", hint="bullpen hub start", kind=Kind.NOT_FOUND)
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for line in file.readlines()[-lines:]:
-            output.write(output.printable(line.rstrip("\n")))
-        while follow:
-            line = file.readline()
-            if line:
-                output.write(output.printable(line.rstrip("\n")))
-                sys.stdout.flush()
-            else:
-                time.sleep(0.2)
+    write_log(path, start="bullpen hub start", follow=follow, lines=lines, as_json=as_json)
 
 
 @command.command("install-service")
@@ -104,11 +103,11 @@ def install_service() -> None:
         output.write(f"Next:    {output.printable(command_line)}")
 
 
-def _stop(home: Home) -> bool:
+def _stop(home: Home, *, restart: bool = False) -> bool:
     """Whether there was one to stop; returns when it is gone."""
     if not answers(home):
         return False
-    pid = connect(start=False).post("shutdown")["pid"]
+    pid = connect(start=False).do(shut_down(restart=restart).unchecked()).pid
     began = proc.start_time(pid)
     deadline = time.monotonic() + STOP_SECONDS
     while began is not None and proc.start_time(pid) == began:
@@ -123,14 +122,16 @@ def _stop(home: Home) -> bool:
 
 
 def _show(home: Home, as_json: bool) -> None:
-    found = connect(start=False).get("status")
+    hub = connect(start=False).do(get_status().unchecked())
     if as_json:
-        output.write_json(found)
+        output.write_json(hub)
         return
     output.write(
-        f"hub {found['version']} serves {output.printable(shown(home.root))}"
-        f" · pid {found['pid']} · port {found['port']}"
-        f" · {found['running']} of {found['agents']} agents running"
+        f"hub {hub.version} serves {output.printable(short_path(home.root))}"
+        f" · pid {hub.pid} · port {hub.port}"
+        f" · {hub.running} of {hub.agents} agents running"
     )
-    if found["version"] != __version__:
+    if note := getattr(hub, "settings_note", ""):  # of a hub of this version
+        output.write(output.printable(note))
+    if hub.version != __version__:
         output.write(f"this command is version {__version__} · bullpen hub restart")

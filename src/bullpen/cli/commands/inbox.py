@@ -1,13 +1,13 @@
 """`bullpen inbox`: what was written to an agent, or to the person."""
 
 import os
-import shutil
 import sys
 
 import click
 
 from bullpen.cli import output
 from bullpen.cli.connect import connect
+from bullpen.client.messages import list_messages
 
 
 @click.command()
@@ -18,7 +18,7 @@ from bullpen.cli.connect import connect
     type=click.IntRange(1, 1000),
     default=50,
     show_default=True,
-    help="So many of the newest; your own new ones are shown in any case.",
+    help="So many of the newest; if more are new to you, the oldest of those.",
 )
 @output.json_option
 def command(name: str | None, full: bool, limit: int, as_json: bool) -> None:
@@ -27,10 +27,10 @@ def command(name: str | None, full: bool, limit: int, as_json: bool) -> None:
     Without NAME it is your own: inside an agent that agent's, else the person's. Your own
     count as read then; to look at another's changes nothing.
     """
-    path = ("agents", name or os.environ.get("BULLPEN_ACTOR") or "root", "messages")
     hub = connect()
+    call = list_messages(name or os.environ.get("BULLPEN_ACTOR") or "root", limit)
     if as_json:
-        output.write_json(hub.get(*path, limit=limit))
+        output.write_json(hub.do(call.unchecked()))
         return
-    columns = shutil.get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
-    sys.stdout.write(hub.text(*path, limit=limit, columns=columns, full=int(full)))
+    text = call.as_text(columns=output.terminal_columns(), full=int(full))
+    sys.stdout.write(hub.do(text))

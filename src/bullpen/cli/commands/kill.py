@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import click
 
 from bullpen.cli import output
-from bullpen.cli.agents import act_on_each
 from bullpen.cli.connect import connect
+from bullpen.cli.many_agents import act_on_each
+from bullpen.client import agents
 from bullpen.errors import BullpenError, Kind
-from bullpen.paths import current_home, shown
+from bullpen.home.paths import current_home, short_path
 
 
 @click.command()
@@ -31,29 +32,31 @@ def command(names: Sequence[str], everything: bool, yes: bool, as_json: bool) ->
     act_on_each(
         connect(),
         list(dict.fromkeys(names)),
-        lambda client, name: client.delete("agents", name, grace=0),
+        lambda name: agents.stop_agent(name, grace=0),
         "killed",
         as_json,
     )
 
 
 def _kill_all(yes: bool, as_json: bool) -> None:
-    from bullpen.cli.components import processes
-    from bullpen.client.components import end_all
+    from bullpen.cli.components import component_processes
+    from bullpen.client.processes import end_all
 
     if os.environ.get("BULLPEN_ACTOR"):
         raise BullpenError("an agent may not do that", kind=Kind.DENIED)
     home = current_home()
     if not yes and sys.stdin.isatty():
-        question = f"End all agents, all components and the hub of {shown(home.root)}?"
+        question = f"End all agents, all components and the hub of {short_path(home.root)}?"
         click.confirm(output.printable(question), abort=True, err=True)
-    results = end_all(home, processes(home))
+    results = end_all(home, component_processes(home))
     if as_json:
         output.write_json(
-            [
-                {"type": one.what, "name": one.name, "pid": one.pid, "result": result}
-                for one, result in results
-            ]
+            {
+                "results": [
+                    {"type": one.what, "name": one.name, "pid": one.pid, "result": result}
+                    for one, result in results
+                ]
+            }
         )
     else:
         for one, result in results:

@@ -1,17 +1,20 @@
 """`bullpen logs`: what an agent's program wrote."""
 
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 
 import click
 
+from bullpen.cli.journal import is_task_agent, write_journal
 from bullpen.client.holder import connect
 from bullpen.errors import BullpenError, Kind
-from bullpen.paths import Home, current_home
+from bullpen.home.paths import Home, current_home
 from bullpen.terminal.follow import wait_for_output
 from bullpen.terminal.log_files import LogFiles
 from bullpen.terminal.plain import Plain
 from bullpen.terminal.sessions import find_session, known
+from bullpen.text import printable
 
 
 def complete_known(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -25,22 +28,58 @@ def complete_known(_ctx: click.Context, _param: click.Parameter, incomplete: str
 @click.command()
 @click.argument("name", shell_complete=complete_known)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the agent's program ends.")
+@click.option("-n", "--lines", "last", type=click.IntRange(0), help="Only so many, the last.")
 @click.option("--raw", is_flag=True, help="Bytes as they are, with all control sequences.")
-def command(name: str, follow: bool, raw: bool) -> None:
+def command(name: str, follow: bool, last: int | None, raw: bool) -> None:
     """Print what an agent's program wrote to its terminal.
 
-    As readable text; of programs that draw the whole screen this gives only pieces.
+    As readable text; of programs that draw the whole screen this gives only pieces. What would
+    change the order of characters is written as \\u202e. Of an agent that takes tasks it is the
+    journal: when it was started, what became of its tasks; their output is in `bullpen task show`.
     """
     home = current_home()
+    session = find_session(home, name)
+    if is_task_agent(session):
+        write_journal(session, follow=follow, last=last, raw=raw)
+        return
     plain = Plain()
-    with LogFiles(find_session(home, name)) as log:
+    with LogFiles(session) as log:
         for _ in _times(home, name, follow):
-            for piece in log.read_on():
-                sys.stdout.buffer.write(piece if raw else plain.feed(piece).encode())
+            pieces = log.read_on() if raw else _plain(log, plain, is_all=not follow)
+            for piece in pieces if last is None else last_lines(pieces, last):
+                sys.stdout.buffer.write(piece)
+            last = None  # what comes later is all new
             sys.stdout.buffer.flush()
-    if not raw:
-        sys.stdout.buffer.write(plain.finish().encode())
+    if follow and not raw:
+        sys.stdout.buffer.write(_safe(plain.finish()))
         sys.stdout.buffer.flush()
+
+
+def _plain(log: LogFiles, plain: Plain, *, is_all: bool) -> Iterator[bytes]:
+    """What was not read yet, as text; a line without an end only if nothing will follow."""
+    for piece in log.read_on():
+        yield _safe(plain.feed(piece))
+    if is_all:
+        yield _safe(plain.finish())
+
+
+def last_lines(pieces: Iterable[bytes], count: int) -> list[bytes]:
+    """The last so many lines; one without an end is one."""
+    lines: deque[bytes] = deque(maxlen=count)
+    half: list[bytes] = []
+    for piece in pieces:
+        begin, end, rest = piece.rpartition(b"\n")
+        if end:
+            lines.extend(b"".join([*half, begin, end]).splitlines(keepends=True))
+            half = []
+        half.append(rest)
+    if any(half):
+        lines.append(b"".join(half))
+    return list(lines)
+
+
+def _safe(text: str) -> bytes:
+    return printable(text, lines=True).encode()
 
 
 def _times(home: Home, name: str, follow: bool) -> Iterator[None]:

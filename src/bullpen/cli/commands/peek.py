@@ -1,9 +1,12 @@
 """`bullpen peek`: what an agent's terminal shows now."""
 
+import sys
+
 import click
 
 from bullpen.cli import output
 from bullpen.cli.connect import connect
+from bullpen.client.agents import get_screen
 
 
 @click.command()
@@ -11,12 +14,8 @@ from bullpen.cli.connect import connect
 @output.json_option
 def command(name: str, as_json: bool) -> None:
     """Print the current screen of an agent."""
-    screen = connect().get("agents", name, "screen")
+    hub, call = connect(), get_screen(name)
     if as_json:
-        output.write_json(screen)
-        return
-    lines = [line.rstrip() for line in screen["lines"]]
-    while lines and not lines[-1]:
-        lines.pop()
-    for line in lines:
-        output.write(output.printable(line))
+        output.write_json(hub.do(call.unchecked()))
+    else:
+        sys.stdout.write(hub.do(call.as_text()))

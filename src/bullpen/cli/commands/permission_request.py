@@ -7,10 +7,10 @@ import os
 
 import click
 
-from bullpen.cli import fast, output
-from bullpen.client import hook, permission
+from bullpen.cli import output
 from bullpen.errors import BullpenError
-from bullpen.paths import HUB, current_home
+from bullpen.home.paths import HUB, current_home
+from bullpen.hot import fast, hook, permission
 
 
 @click.command(

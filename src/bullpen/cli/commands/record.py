@@ -9,7 +9,7 @@ import click
 from bullpen.cli.commands.logs import complete_known
 from bullpen.client.holder import connect
 from bullpen.errors import BullpenError
-from bullpen.paths import Home, current_home
+from bullpen.home.paths import Home, current_home
 from bullpen.terminal.cast import Header, cast, events
 from bullpen.terminal.log_files import open_with_timing
 from bullpen.terminal.sessions import find_session
@@ -47,7 +47,7 @@ def _header(home: Home, name: str, session: Path) -> Header:
 
 def _json(path: Path) -> dict[str, object]:
     try:
-        found = json.loads(path.read_bytes())
+        fields = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return fields if isinstance(fields, dict) else {}

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import click
 
 from bullpen.cli import output
-from bullpen.cli.agents import act_on_each
 from bullpen.cli.connect import connect
+from bullpen.cli.many_agents import act_on_each
+from bullpen.client import agents
 
 
 @click.command()
@@ -20,7 +21,7 @@ def command(names: Sequence[str], as_json: bool) -> None:
     act_on_each(
         connect(),
         list(dict.fromkeys(names)),
-        lambda client, name: client.post("agents", name, "restart"),
+        agents.restart_agent,
         "started again",
         as_json,
     )

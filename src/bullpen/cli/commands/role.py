@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from bullpen import roles
 from bullpen.cli import output
+from bullpen.cli.help_text import Group
 from bullpen.errors import BullpenError, Kind
+from bullpen.home import roles
+from bullpen.home.paths import Home, current_home, short_path
 from bullpen.model.names import check_name
-from bullpen.paths import Home, current_home, shown
 
 # What an unset field means, where "not set" would leave a question.
 UNSET = {
@@ -34,7 +35,7 @@ def complete_roles(_ctx: click.Context, _param: click.Parameter, incomplete: str
     return sorted({file.name for file in found if file.name.startswith(incomplete)})
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """List, show, make and check roles."""
 
@@ -46,7 +47,7 @@ def list_(as_json: bool) -> None:
     home = current_home()
     found = roles.summaries(home.roles, home.pod_roles)
     if as_json:
-        output.write_json([_summary_to_json(summary) for summary in found])
+        output.write_json({"roles": [_summary_to_json(summary) for summary in found]})
         return
     if not found:
         output.write("no roles · bullpen role init NAME")
@@ -64,7 +65,7 @@ def list_(as_json: bool) -> None:
     if not any(mark for _, mark, _ in rows):
         output.write_table(["ROLE", "DESCRIPTION"], [(name, text) for name, _, text in rows])
     else:
-        output.write_table(["ROLE", "POD", "DESCRIPTION"], rows)
+        output.write_table(["ROLE", "POD", "DESCRIPTION"], rows, drop=("POD",))
 
 
 @command.command()
@@ -75,6 +76,8 @@ def show(name: str, pod: bool, as_json: bool) -> None:
     """Show all fields of a role, with defaults marked, and its file."""
     home = current_home()
     in_pod = pod or bool(os.environ.get("BULLPEN_POD"))
+    if not in_pod:
+        _refuse_pod_role(home, name)
     file = roles.find_role(name, home.roles, home.pod_roles if in_pod else None)
     role = roles.load_role(file)
     fields = role.model_dump(mode="json", by_alias=True)
@@ -91,10 +94,24 @@ def show(name: str, pod: bool, as_json: bool) -> None:
             }
         )
         return
-    rows = [("file", shown(file.path) + ("   (pod role)" if file.is_pod_role else ""))]
+    rows = [("file", short_path(file.path) + ("   (pod role)" if file.is_pod_role else ""))]
     if file.persona:
-        rows.append(("persona", shown(file.persona)))
+        rows.append(("persona", short_path(file.persona)))
     output.write_table([], [*rows, ("", ""), *_rows(fields, own)])
+
+
+def _refuse_pod_role(home: Home, name: str) -> None:
+    """One that only pods have; `find_role` would say that there is none."""
+    plain, of_pods = (
+        {file.name for file in roles.list_roles(directory)}
+        for directory in (home.roles, home.pod_roles)
+    )
+    if name in of_pods - plain:
+        raise BullpenError(
+            f"{name} is a role of pods alone",
+            hint=f"bullpen role show {name} --pod",
+            kind=Kind.NOT_FOUND,
+        )
 
 
 @command.command()
@@ -108,13 +125,15 @@ def init(name: str, source: str | None, as_json: bool) -> None:
     for taken in (home.roles / f"{name}.yaml", home.roles / name):
         if taken.exists() or taken.is_symlink():
             raise BullpenError(
-                f"there is already {shown(taken)}", hint="choose another name", kind=Kind.CONFLICT
+                f"there is already {short_path(taken)}",
+                hint="choose another name",
+                kind=Kind.CONFLICT,
             )
     path = _write_copy(home, source, name) if source else _write_new(home, name)
     if as_json:
         output.write_json({"name": name, "file": str(path)})
     else:
-        output.write(f"{shown(path)} written · edit it, then: bullpen role check {name}")
+        output.write(f"{short_path(path)} written · edit it, then: bullpen role check {name}")
 
 
 @command.command()
@@ -122,7 +141,7 @@ def init(name: str, source: str | None, as_json: bool) -> None:
 @output.json_option
 def check(names: tuple[str, ...], as_json: bool) -> None:
     """Check role files: all, or those named. Exit code 1 if anything is wrong."""
-    from bullpen.cli.checked import Checked, report
+    from bullpen.cli.check_report import CheckedFile, report
 
     home = current_home()
     files = roles.list_roles(home.roles, home.pod_roles)
@@ -131,7 +150,9 @@ def check(names: tuple[str, ...], as_json: bool) -> None:
         if name not in known:
             roles.find_role(name, home.roles, home.pod_roles)  # raises, with the nearest name
     results = [
-        Checked(file.path, str(file.path.relative_to(home.root)), roles.check_role(file, known)[1])
+        CheckedFile(
+            file.path, str(file.path.relative_to(home.root)), roles.check_role(file, known)[1]
+        )
         for file in files
         if not names or file.name in names
     ]
@@ -139,7 +160,7 @@ def check(names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _write_new(home: Home, name: str) -> Path:
-    from bullpen.newrole import new_role
+    from bullpen.home.role_template import new_role
 
     path = home.roles / f"{name}.yaml"
     _create(path, new_role(name))
@@ -147,7 +168,7 @@ def _write_new(home: Home, name: str) -> Path:
 
 
 def _write_copy(home: Home, source: str, name: str) -> Path:
-    from bullpen.newrole import renamed
+    from bullpen.home.role_template import renamed
 
     file = roles.find_role(source, home.roles)
     roles.load_role(file)  # a broken role is not worth a copy

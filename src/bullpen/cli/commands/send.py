@@ -3,14 +3,22 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from bullpen.cli import output
 from bullpen.cli.connect import connect
-from bullpen.client.hub import HubClient
+from bullpen.cli.forgotten_quotes import forgotten_quotes
+from bullpen.cli.missing_text import missing_text
+from bullpen.client.agents import list_agents
+from bullpen.client.call import Call
+from bullpen.client.hub import Hub
+from bullpen.client.messages import send_message
 from bullpen.errors import BullpenError, Kind
+
+if TYPE_CHECKING:
+    from bullpen.model.message import SentMessage
 
 TEXT_BYTES = 256 << 10
 
@@ -30,7 +38,7 @@ TEXT_BYTES = 256 << 10
 @output.json_option
 def command(
     words: Sequence[str],
-    priority: str,
+    priority: Literal["normal", "urgent", "interrupt"],
     pod: str | None,
     sender: str | None,
     given_id: str | None,
@@ -38,33 +46,38 @@ def command(
 ) -> None:
     """Write to an agent; root is the person at the top. TEXT - is standard input.
 
-    It is kept until the agent can take it, and arrives as it is: bullpen inbox NAME says
-    how far it got.
+    It is kept until the agent can take it: bullpen inbox NAME says how far it got. Before the
+    text the agent sees who wrote, [message from root · ID], and then the text as it is. To a
+    program that takes lines (deliver: lines in its role) both are typed as one line.
     """
     *names, text = words or [""]
-    if len(names) != (0 if pod else 1):
-        raise BullpenError(
-            "what is sent to whom?", hint="bullpen send NAME TEXT · bullpen send --pod POD TEXT"
-        )
-    body = {"text": _checked(text), "priority": priority, "sender": sender}
+    if not words or len(names) != (0 if pod else 1):
+        raise _unclear(words, pod)
+    text = _checked(text)
+
+    def message(name: str, id: str | None = None) -> "Call[SentMessage]":
+        return send_message(name, text, priority=priority, sender=sender, id=id)
+
     hub = connect()
     if pod:
-        _send_to_all(hub, _members(hub, pod), body, as_json)
+        _send_to_all(hub, [(name, message(name)) for name in _members(hub, pod)], as_json)
     elif as_json:
-        output.write_json(_send(hub, names[0], body, given_id))
+        output.write_json(hub.do(message(names[0], given_id).unchecked()))
     else:
-        asked = {**body, "id": given_id or _new_id()}
-        sys.stdout.write(hub.post_text("agents", names[0], "messages", body=asked, again=True))
+        sys.stdout.write(hub.do(message(names[0], given_id).as_text()))
 
 
-def _send(hub: HubClient, name: str, body: dict[str, Any], given_id: str | None = None) -> Any:
-    # Asked again with the same id, a hub that had kept it before it died keeps it once.
-    asked = {**body, "id": given_id or _new_id()}
-    return hub.post("agents", name, "messages", body=asked, again=True)
-
-
-def _new_id() -> str:
-    return f"m-{os.urandom(6).hex()}"
+def _unclear(words: Sequence[str], pod: str | None) -> BullpenError:
+    """With the form, and the quotes that were probably forgotten."""
+    if not pod and not any(words):
+        usage = "bullpen send NAME TEXT · bullpen send --pod POD TEXT"
+        return BullpenError("what is sent to whom?", hint=usage)
+    to = ["--pod", pod] if pod else [words[0]]
+    text = words[0 if pod else 1 :]
+    if not text:
+        named = f"pod {pod}" if pod else words[0]
+        return missing_text("text", named, ["bullpen", "send", *to])
+    return forgotten_quotes("text", text, ["bullpen", "send", *to])
 
 
 def _checked(text: str) -> str:
@@ -104,12 +117,12 @@ def _too_long() -> BullpenError:
 # ── a pod ──
 
 
-def _members(hub: HubClient, pod: str) -> list[str]:
-    found = hub.get("agents", pod=pod)["agents"]
-    if not found:
+def _members(hub: Hub, pod: str) -> list[str]:
+    agents = hub.do(list_agents(pod).unchecked()).agents
+    if not agents:
         raise BullpenError(f"no pod called {pod}", hint="bullpen list", kind=Kind.NOT_FOUND)
     own = os.environ.get("BULLPEN_ACTOR")
-    names = [agent["name"] for agent in found if agent["running"] and agent["name"] != own]
+    names = [agent.name for agent in agents if agent.running and agent.name != own]
     if not names:
         raise BullpenError(
             f"nobody else runs in pod {pod}", hint=f"bullpen list --pod {pod}", kind=Kind.CONFLICT
@@ -117,12 +130,12 @@ def _members(hub: HubClient, pod: str) -> list[str]:
     return names
 
 
-def _send_to_all(hub: HubClient, names: Sequence[str], body: dict[str, Any], as_json: bool) -> None:
+def _send_to_all(hub: Hub, calls: "Sequence[tuple[str, Call[SentMessage]]]", as_json: bool) -> None:
     """A line each; what failed is said for each, and the first of it raised."""
     sent, failed = [], []
-    for name in names:
+    for name, call in calls:
         try:
-            message = _send(hub, name, body)
+            message = hub.do(call.unchecked())
         except BullpenError as error:
             failed.append(
                 BullpenError(f"{name}: {error.message}", hint=error.hint, kind=error.kind)
@@ -130,10 +143,10 @@ def _send_to_all(hub: HubClient, names: Sequence[str], body: dict[str, Any], as_
             continue
         sent.append(message)
         if not as_json:
-            why = f" {message['why']}" if message["why"] else ""
-            output.write(output.printable(f"{name}: {message['status']}{why} · {message['id']}"))
+            why = f" {message.why}" if message.why else ""
+            output.write(output.printable(f"{name}: {message.status}{why} · {message.id}"))
     if as_json:
-        output.write_json(sent)
+        output.write_json({"messages": sent})
     for other in failed[1:]:
         output.write_error(other.message, other.hint)
     if failed:

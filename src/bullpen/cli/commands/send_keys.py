@@ -6,6 +6,7 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.connect import connect
+from bullpen.client.agents import type_into
 from bullpen.model.keys import key_text
 
 
@@ -20,7 +21,23 @@ def command(name: str, keys: Sequence[str], literal: bool, as_json: bool) -> Non
     Each word is a key's name (Enter, Escape, Tab, Up, F1, C-c, M-x …) or text:
     bullpen send-keys amy 'make test' Enter
     """
-    text = "".join(keys if literal else map(key_text, keys))
-    typed = connect().post("agents", name, "input", body={"text": text})
+    typed = connect().do(type_into(name, _parts(keys, literal)).unchecked())
     if as_json:
         output.write_json(typed)
+
+
+def _parts(words: Sequence[str], literal: bool) -> list[str]:
+    """What to type, text and keys apart: text and Enter at once would be taken for a paste, in
+    which Enter is a new line."""
+    if literal:
+        return ["".join(words)]
+    parts = [""]
+    was_key = False
+    for word in words:
+        keys = key_text(word)
+        is_key = keys != word
+        if is_key != was_key and parts[-1]:
+            parts.append("")
+        parts[-1] += keys
+        was_key = is_key
+    return [part for part in parts if part] or [""]

@@ -4,36 +4,49 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from bullpen.cli import output
-from bullpen.cli.components import Seen, ask_to_leave, in_progress, look, settings_or_defaults
+from bullpen.cli.components import (
+    Departure,
+    OwnComponent,
+    ask_to_leave,
+    in_progress,
+    own_components,
+)
 from bullpen.cli.connect import connect
-from bullpen.cli.takers import tell_to_leave
-from bullpen.client import components as register
-from bullpen.client import holder
-from bullpen.client.hub import HubClient
+from bullpen.cli.ending import shown_endings
+from bullpen.cli.tasks.agents import find_current_task, tell_to_leave
+from bullpen.client import agents as agent_calls
+from bullpen.client import holder, processes
+from bullpen.client.hub import Hub
 from bullpen.component.discovery import scan
 from bullpen.errors import BullpenError, Kind
+from bullpen.home.agent_files import claimed_ports
+from bullpen.home.paths import HUB, Home, current_home
 from bullpen.model import duration
-from bullpen.paths import HUB, Home, current_home
+
+if TYPE_CHECKING:
+    from bullpen.model.agent_shown import AgentShown
 
 AT_ONCE = 32
 LOOK_AGAIN_SECONDS = 0.1
-SETTLE_SECONDS = 2.0  # an agent without a task has left by then
-CANCEL_SECONDS = 30.0  # a cancelled run has its own time to end
+SETTLE_SECONDS = 2.0  # a task that was to end has ended by then
+LEAVE_SECONDS = 30.0  # after that: a cancelled run has its own time to end, a busy hub takes it
 
-Result = dict[str, Any] | BullpenError
-Work = Callable[[], dict[str, Any]]
+Result = Departure | BullpenError
+Work = Callable[[], Departure]
 
 
 @click.command()
 @click.option("--all", "everything", is_flag=True, help="Agents, components, and the hub at last.")
 @click.option("--agents", is_flag=True, help="All agents.")
 @click.option("--directors", is_flag=True, help="All directors.")
-@click.option("--port", type=click.IntRange(1, 65535), help="What serves on this port.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="What of this home serves on this port."
+)
 @click.option("--timeout", metavar="DURATION", help="How long running tasks are waited for.")
 @click.option("--force", is_flag=True, help="Cancel what still runs then.")
 @output.json_option
@@ -60,12 +73,11 @@ def command(
     if port is not None:
         results += _together([lambda: _leave_port(home, port, seconds, force)])
     if agents or everything:
-        results += _together(_agents(home, seconds, force))
+        with shown_endings(home):
+            results += _together(_agents(home, seconds, force))
     if directors or everything:
-        here = look(home, settings_or_defaults(home))
-        wanted = [one for one in here if _is_meant(home, one, directors)]
-        results += _together([_leaving(home, one, seconds, force) for one in wanted])
-    if everything and register.find_hub(home) is not None:
+        results += _together(_components(home, directors, seconds, force))
+    if everything and processes.find_hub(home) is not None:
         results += _together([lambda: _leave_hub(home, seconds, force)])
     _show(results, as_json)
 
@@ -95,40 +107,36 @@ def _together(work: list[Work]) -> list[Result]:
 
 def _agents(home: Home, seconds: float | None, force: bool) -> list[Work]:
     """Through the hub; one is started for it only if there is somebody to stop."""
-    if register.find_hub(home) is None and not holder.running(home):
+    if processes.find_hub(home) is None and not holder.running(home):
         return []
-    running = [agent for agent in connect().get("agents")["agents"] if agent["running"]]
-    return [_stopping(home, agent, seconds, force) for agent in running]
+    agents = connect().do(agent_calls.list_agents().unchecked()).agents
+    return [_stopping(home, agent, seconds, force) for agent in agents if agent.running]
 
 
-def _stopping(home: Home, agent: dict[str, Any], seconds: float | None, force: bool) -> Work:
-    name = agent["name"]
-
-    def work() -> dict[str, Any]:
-        client = HubClient(home)
-        if agent["kind"] == "headless":
-            return {"type": "agent", "name": name, "result": _drain(client, name, seconds, force)}
-        client.delete("agents", name, grace=seconds)
-        return {"type": "agent", "name": name, "result": "stopped"}
+def _stopping(home: Home, agent: "AgentShown", seconds: float | None, force: bool) -> Work:
+    def work() -> Departure:
+        hub = Hub(home)
+        if agent.kind == "headless":
+            return Departure("agent", agent.name, _drain(hub, agent.name, seconds, force))
+        hub.do(agent_calls.stop_agent(agent.name, seconds).unchecked())
+        return Departure("agent", agent.name, "stopped")
 
     return work
 
 
-def _drain(client: HubClient, name: str, seconds: float | None, force: bool) -> str:
+def _drain(hub: Hub, name: str, seconds: float | None, force: bool) -> str:
     """For one that takes tasks; what still runs after its time goes on, unless it is forced."""
-    asked: dict[str, Any] = {"force": True} if force else {}
-    if seconds is not None:
-        asked["timeout_seconds"] = seconds
     try:
-        leaving = tell_to_leave(client, name, asked or None)
+        leaving = tell_to_leave(hub, name, timeout_seconds=seconds, force=force or None)
     except BullpenError as error:
         if "task_id" not in error.details:
             raise
         raise in_progress(name, str(error.details["task_id"])) from error
-    grace = CANCEL_SECONDS if force else SETTLE_SECONDS
-    deadline = time.monotonic() + leaving["drain_timeout"] + grace
-    while client.get("agents", name)["running"]:
-        if time.monotonic() > deadline:
+    drained = time.monotonic() + leaving.drain_timeout + SETTLE_SECONDS
+    while hub.do(agent_calls.get_agent(name).unchecked()).running:
+        now = time.monotonic()
+        goes_on = not force and now > drained and find_current_task(hub, name) is not None
+        if goes_on or now > drained + LEAVE_SECONDS:
             return "leaves when its task is over"
         time.sleep(LOOK_AGAIN_SECONDS)
     return "left"
@@ -137,38 +145,66 @@ def _drain(client: HubClient, name: str, seconds: float | None, force: bool) -> 
 # ── components ──
 
 
-def _is_meant(home: Home, one: Seen, only_directors: bool) -> bool:
-    """Agents' ports are the hub's, and the hub comes last."""
-    kind = one.found.type
-    is_kind = kind == "director" if only_directors else kind in ("director", "view", "bridge")
-    return is_kind and one.found.is_own(home.id)
+def _components(home: Home, only_directors: bool, seconds: float | None, force: bool) -> list[Work]:
+    own = own_components(home)
+    wanted = [one for one in own if one.type == "director" or not only_directors]
+    listening = {one.pid for one in own}
+    silent = [one for one in processes.registered(home) if one.pid not in listening]
+    kinds = ("director",) if only_directors else ("director", "view", "bridge")
+    return [
+        *(_leaving(one, seconds, force) for one in wanted),
+        *(_unreachable(one) for one in silent if one.kind in kinds),
+    ]
 
 
-def _leaving(home: Home, one: Seen, seconds: float | None, force: bool) -> Work:
-    found = one.found
-    return lambda: {
-        "type": found.type,
-        **ask_to_leave(home, found.port, found.name, seconds, force),
-    }
+def _leaving(one: OwnComponent, seconds: float | None, force: bool) -> Work:
+    return lambda: ask_to_leave(one.socket, one.type, one.name, timeout=seconds, force=force)
 
 
-def _leave_port(home: Home, port: int, seconds: float | None, force: bool) -> dict[str, Any]:
+def _unreachable(one: processes.RegisteredComponent) -> Work:
+    def work() -> Departure:
+        raise BullpenError(
+            f"{one.kind} {one.name} (pid {one.pid}) listens at no socket of this home",
+            hint=f"kill {one.pid} has it leave, too · bullpen kill --all",
+            kind=Kind.UNAVAILABLE,
+        )
+
+    return work
+
+
+def _leave_port(home: Home, port: int, seconds: float | None, force: bool) -> Departure:
+    """By what this home knows of the port. What answers there proves nothing."""
+    for one in own_components(home):
+        if one.port == port:
+            return _leaving(one, seconds, force)()
+    if processes.find_hub(home) is not None:
+        if processes.hub_port(home) == port:
+            return _leave_hub(home, seconds, force)
+        for path, claimed in claimed_ports(home):
+            if claimed == port and path.parent == home.agents:
+                hub, name = Hub(home), path.stem
+                return Departure("agent", name, _drain(hub, name, seconds, force))
+    raise _not_ours(home, port)
+
+
+def _not_ours(home: Home, port: int) -> BullpenError:
     here = scan([port])
     if not here:
-        raise BullpenError(f"no component answers on port {port}", kind=Kind.NOT_FOUND)
-    found = here[0]
-    if not found.is_own(home.id):
-        raise BullpenError(
-            f"port {port} is {found.type} {found.name} of another home",
-            hint="shut it down from there",
-            kind=Kind.DENIED,
+        return BullpenError(f"no component answers on port {port}", kind=Kind.NOT_FOUND)
+    shown = f"port {port} is {here[0].type} {here[0].name}"
+    if not here[0].is_own(home.id):
+        return BullpenError(
+            f"{shown} of another home", hint="shut it down from there", kind=Kind.DENIED
         )
-    waits = found.type != "agent"
-    return {"type": found.type, **ask_to_leave(home, port, found.name, seconds, force, waits)}
+    return BullpenError(
+        f"port {port} says that it is {here[0].type} {here[0].name} of this home, and it is not",
+        hint=f"nothing was sent to it · see who it is: ss -ltnp 'sport = :{port}'",
+        kind=Kind.DENIED,
+    )
 
 
-def _leave_hub(home: Home, seconds: float | None, force: bool) -> dict[str, Any]:
-    return {"type": "hub", **ask_to_leave(home, home.socket(HUB), "hub", seconds, force)}
+def _leave_hub(home: Home, seconds: float | None, force: bool) -> Departure:
+    return ask_to_leave(home.socket(HUB), "hub", "hub", timeout=seconds, force=force)
 
 
 # ── what came of it ──
@@ -178,10 +214,10 @@ def _show(results: list[Result], as_json: bool) -> None:
     failed = [one for one in results if isinstance(one, BullpenError)]
     done = [one for one in results if not isinstance(one, BullpenError)]
     if as_json:
-        output.write_json(done)
+        output.write_json({"results": [one.to_json() for one in done]})
     else:
         for one in done:
-            output.write(f"{one['type']} {output.printable(one['name'])} {one['result']}")
+            output.write(f"{one.type} {output.printable(one.name)} {one.result}")
         if not results:
             output.write("nothing was running")
     for error in failed[1:]:

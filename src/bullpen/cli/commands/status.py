@@ -1,11 +1,15 @@
 """`bullpen status`: the hub and its agents in a line each, or one agent's whole record."""
 
 import sys
+from typing import Any
 
 import click
 
 from bullpen.cli import output
 from bullpen.cli.connect import connect
+from bullpen.client.agents import get_agent
+from bullpen.client.call import Call
+from bullpen.client.status import get_status
 
 
 @click.command()
@@ -14,8 +18,10 @@ from bullpen.cli.connect import connect
 def command(name: str | None, as_json: bool) -> None:
     """Say how the hub is, or one agent. Exit code 3 when the hub is down."""
     hub = connect(start=False)
-    path = ("agents", name) if name else ("status",)
+    call: Call[Any] = get_agent(name) if name else get_status()
     if as_json:
-        output.write_json(hub.get(*path))
+        output.write_json(hub.do(call.unchecked()))
+    elif name:
+        sys.stdout.write(hub.do(call.as_text()))
     else:
-        sys.stdout.write(hub.text(*path))
+        sys.stdout.write(hub.do(call.as_text(columns=output.terminal_columns())))

@@ -2,25 +2,43 @@
 
 import os
 import sys
-import uuid
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from bullpen.cli import output, task_options
+from bullpen.cli import output
 from bullpen.cli.commands.role import complete_roles
-from bullpen.cli.connect import connect
+from bullpen.cli.connect import connect, connect_for
 from bullpen.cli.first_word import FirstWord
-from bullpen.cli.takers import agent_name, complete_takers, ensure_running, find_agent, nobody
-from bullpen.cli.task_text import field_text, shown_output, task_lines
-from bullpen.cli.task_wait import leave, say, wait_and_show, write_text
+from bullpen.cli.forgotten_quotes import forgotten_quotes
+from bullpen.cli.missing_text import missing_text
+from bullpen.cli.tasks import options as task_options
+from bullpen.cli.tasks import where as task_where
+from bullpen.cli.tasks.agents import (
+    agent_name,
+    complete_task_agents,
+    ensure_running,
+    find_agent,
+    nobody,
+)
+from bullpen.cli.tasks.agents import (
+    give as give_to_agent,
+)
+from bullpen.cli.tasks.ids import complete_ids, complete_open_ids, find_id, whose
+from bullpen.cli.tasks.text import field_text, shown_output, task_lines
+from bullpen.cli.tasks.wait import leave, say, wait_and_show, write_text
 from bullpen.client import tasks
-from bullpen.client.hub import HubClient
+from bullpen.client.agents import list_agents
+from bullpen.client.call import Call
+from bullpen.client.fleet import get_fleet
+from bullpen.client.hub import Hub
+from bullpen.client.tasks import TaskFields
 from bullpen.errors import BullpenError, Kind
-from bullpen.model.task_shown import Shown
-from bullpen.paths import current_directory, current_home
-from bullpen.projects import list_projects
+from bullpen.home.paths import current_directory, current_home
+from bullpen.home.projects import list_projects
+from bullpen.model.task_shown import RunLog, TaskAccepted, TaskMoved, TaskShown
 
 USAGE = 'bullpen task AGENT "PROMPT" · bullpen task --any "PROMPT"'
 
@@ -30,7 +48,7 @@ def _complete_words(ctx: click.Context, param: click.Parameter, incomplete: str)
     if ctx.params.get("words") or ctx.params.get("for_any"):
         return []
     words = [word for word in command.commands if word.startswith(incomplete)]
-    return [*complete_takers(ctx, param, incomplete), *words]
+    return [*complete_task_agents(ctx, param, incomplete), *words]
 
 
 def _complete_projects(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -40,25 +58,19 @@ def _complete_projects(_ctx: click.Context, _param: click.Parameter, incomplete:
         return []
 
 
-def complete_ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Tasks that are open, for the shell; starts no hub."""
-    try:
-        found = HubClient(current_home(), start=False).get(*tasks.base(), "tasks")["tasks"]
-    except (BullpenError, OSError):
-        return []
-    return [task["task_id"] for task in found if task["task_id"].startswith(incomplete)]
-
-
 wait_option = click.option("--no-wait", is_flag=True, help="Print its id and leave.")
 stream_option = click.option(
     "--stream", is_flag=True, help="Print what the model says as it comes."
 )
 id_argument = click.argument("id", metavar="ID", shell_complete=complete_ids)
+open_argument = click.argument("id", metavar="ID", shell_complete=complete_open_ids)
 
 
 @click.command(no_args_is_help=True)
 @click.argument("words", nargs=-1, metavar="AGENT PROMPT", shell_complete=_complete_words)
 @click.option("--any", "for_any", is_flag=True, help="For whoever is free, in place of AGENT.")
+@click.option("--fleet", "in_fleet", is_flag=True, help="With --any: on whichever machine.")
+@click.option("--queue", "is_queued", is_flag=True, help="It waits until AGENT is free.")
 @click.option("--role", shell_complete=complete_roles, help="With --any: only agents of this role.")
 @click.option(
     "--label", "labels", multiple=True, metavar="K=V", help="With --any: only with this label."
@@ -66,7 +78,7 @@ id_argument = click.argument("id", metavar="ID", shell_complete=complete_ids)
 @click.option(
     "--priority",
     type=click.IntRange(-100, 100),
-    help="With --any: before those with less (default: 0).",
+    help="With --any or --queue: before those with less (default: 0).",
 )
 @wait_option
 @stream_option
@@ -77,6 +89,7 @@ id_argument = click.argument("id", metavar="ID", shell_complete=complete_ids)
 @click.option("--workdir", metavar="DIR", type=click.Path(), help="Work in this directory.")
 @click.option("--repo", metavar="REPO", help="Work on this repository: a path, or an address.")
 @click.option("--worktree", metavar="BRANCH", help="With --repo: in a worktree of this branch.")
+@click.option("--scratch", is_flag=True, help="Work in an empty directory of its own.")
 @click.option("--keep-open", is_flag=True, help="It may be continued when the model has answered.")
 @click.option(
     "--env",
@@ -85,11 +98,13 @@ id_argument = click.argument("id", metavar="ID", shell_complete=complete_ids)
     metavar="NAME[=VALUE]",
     help="A variable for it; without a value, as it is here.",
 )
-@click.option("--budget", metavar="LIMITS", help="E.g. usd=1.50,tokens=200000,minutes=20.")
+@click.option("--budget", metavar="LIMITS", help="Of usd, tokens and minutes: usd=1.50,minutes=20.")
 @output.json_option
 def give(
     words: Sequence[str],
     for_any: bool,
+    in_fleet: bool,
+    is_queued: bool,
     role: str | None,
     labels: Sequence[str],
     priority: int | None,
@@ -102,6 +117,7 @@ def give(
     workdir: str | None,
     repo: str | None,
     worktree: str | None,
+    scratch: bool,
     keep_open: bool,
     variables: Sequence[str],
     budget: str | None,
@@ -109,63 +125,119 @@ def give(
 ) -> None:
     """Give a task to an agent, and wait for it. PROMPT - is standard input.
 
+    It works where you stand, unless you say otherwise: in a worktree of this repository if the
+    agent's role has one, else in this directory if tasks may work there.
+
     An agent that has a file in agents/ is started if it does not run. The output goes to
     standard output; the exit code is 0 when it is completed, 1 when it failed, 124 after its
     time-out, 130 when it was cancelled. Ctrl-C asks whether to cancel it; it goes on by itself.
 
     \b
     bullpen task show ID         what is known of it
+    bullpen task wait ID         wait for it, as if you had given it just now
+    bullpen task follow ID       the same, with what it says as it comes
     bullpen task cancel ID       end it
     bullpen task continue ID …   another prompt for one that was kept open
     bullpen task end ID          no more prompts for it
     bullpen task debug ID        the raw output of its runs
 
-    These five words are no names of agents here. The beginning of an ID is enough.
+    These words are no names of agents here. The beginning of an ID is enough. AGENT and ID
+    of another machine of the fleet: HOST/AGENT, HOST/ID.
     """
-    agent, prompt = _who_and_what(words, for_any)
-    if not for_any and (role is not None or labels or priority is not None):
-        raise BullpenError("--role, --label and --priority are for --any", hint=USAGE)
+    whole_name, prompt = _who_and_what(words, for_any)
+    host, _, agent = whole_name.rpartition("/")
+    if agent or not for_any:
+        agent_name(agent)
+    if not for_any and (role is not None or labels or in_fleet):
+        raise BullpenError("--role, --label and --fleet are for --any", hint=USAGE)
+    if not (for_any or is_queued) and priority is not None:
+        raise BullpenError("--priority is for --any and --queue", hint=USAGE)
     here = current_directory()
-    body = task_options.given(
-        {
-            "prompt": task_options.prompt_of(prompt),
-            "model": model,
-            "timeout_seconds": task_options.time_limit_of(timeout),
-            "session_id": task_options.session_of(session),
-            "keep_open": keep_open,
-            "project": project,
-            "workdir": task_options.directory_of(workdir, here),
-            "repo": task_options.repository_of(repo, here),
-            "worktree": worktree,
-            "env": task_options.variables_of(variables, os.environ),
-            "budget": task_options.budget_of(budget),
-            "role": role,
-            "labels": task_options.labels_of(labels),
-            "priority": priority,
-        }
+    text = task_options.prompt_of(prompt)
+    fields: TaskFields = {
+        "model": model,
+        "timeout_seconds": task_options.time_limit_of(timeout),
+        "session_id": task_options.session_of(session),
+        "keep_open": keep_open or None,
+        "project": project,
+        "workdir": task_options.directory_of(workdir, here),
+        "repo": task_options.repository_of(repo, here),
+        "worktree": worktree,
+        "env": task_options.variables_of(variables, os.environ) or None,
+        "budget": task_options.budget_of(budget) or None,
+    }
+    wanted_labels = task_options.labels_of(labels)
+    hub = connect().at(host)
+    if host:
+        where = _where_there(fields)
+    elif in_fleet:
+        where = task_where.anywhere(fields, here, is_scratch=scratch)
+    else:
+        where = _where(hub, fields, here, agent, role or "", is_scratch=scratch)
+    fields |= where.fields
+    call = (
+        tasks.offer_task(
+            text,
+            agent=agent or None,
+            role=role,
+            labels=wanted_labels or None,
+            priority=priority,
+            fleet=in_fleet or None,
+            **fields,
+        )
+        if for_any or is_queued
+        else tasks.give_task(agent, text, **fields)
     )
-    hub = connect()
-    taken = _given(hub, agent, body)
-    id = taken["task_id"]
-    if for_any and not _is_anybody_there(hub, body):
-        say("nobody who may take it is running: it waits · bullpen agent list")
+    taken = give_to_agent(hub, agent, call) if host else _give(hub, agent, call)
+    id = taken.task_id
+    if not as_json:
+        say(f"{whole_name or 'whoever is free'} works {where.words}")
+    if for_any:
+        _say_if_nobody(hub, role, wanted_labels, in_fleet)
     if not no_wait:
         wait_and_show(hub, id, name=agent or "any", streams=stream, as_json=as_json)
-    _acknowledge(id, taken, as_json)
+    _acknowledge(f"{host}/{id}" if host else id, taken, as_json)
+
+
+def _where(
+    hub: Hub, fields: TaskFields, here: Path, agent: str, role: str, *, is_scratch: bool
+) -> task_where.Where:
+    words = task_where.named(fields, hub.home)
+    if words and is_scratch:
+        raise BullpenError("--scratch is for a task that names no directory", hint=USAGE)
+    if words or is_scratch:
+        return task_where.Where({}, words or task_where.OWN)
+    if agent:
+        role = task_where.role_of(hub.home, agent, find_agent(hub, agent))
+    return task_where.here(hub.home, here, role, agent)
+
+
+def _where_there(fields: TaskFields) -> task_where.Where:
+    """On another machine: what this one has is not there."""
+    directory = fields.get("workdir") or fields.get("repo")
+    return task_where.Where({}, f"in {directory}" if directory else task_where.OWN)
 
 
 def _who_and_what(words: Sequence[str], for_any: bool) -> tuple[str, str]:
-    if len(words) != (1 if for_any else 2):
-        raise BullpenError("who is to do what?", hint=USAGE)
-    return ("", words[0]) if for_any else (agent_name(words[0]), words[1])
+    start = 0 if for_any else 1
+    if not for_any and not any(words):
+        hint = f"{USAGE} · those that are not over: bullpen tasks"
+        raise BullpenError("who is to do what?", hint=hint)
+    to = "--any" if for_any else words[0]
+    if len(words) <= start:
+        named = "whoever is free" if for_any else to
+        raise missing_text("prompt", named, ["bullpen", "task", to])
+    if len(words) > start + 1:
+        raise forgotten_quotes("prompt", words[start:], ["bullpen", "task", to])
+    return ("", words[0]) if for_any else (words[0], words[1])
 
 
-def _given(hub: HubClient, agent: str, body: dict[str, Any]) -> dict[str, Any]:
+def _give(hub: Hub, agent: str, call: Call[TaskAccepted | TaskShown]) -> TaskAccepted | TaskShown:
     try:
         if not agent:
-            return tasks.offer(hub, body)
+            return hub.do(call.unchecked())
         ensure_running(hub, agent)
-        return tasks.give(hub, agent, body)
+        return give_to_agent(hub, agent, call)
     except BullpenError as error:
         if agent and error.kind is Kind.NOT_FOUND and find_agent(hub, agent) is None:
             raise nobody(hub, agent, command.commands) from error
@@ -174,19 +246,38 @@ def _given(hub: HubClient, agent: str, body: dict[str, Any]) -> dict[str, Any]:
         leave(f"left before it was acknowledged: it may have been taken · bullpen tasks {agent}")
 
 
-def _is_anybody_there(hub: HubClient, body: dict[str, Any]) -> bool:
+def _say_if_nobody(hub: Hub, role: str | None, labels: Mapping[str, str], in_fleet: bool) -> None:
+    if in_fleet and not _is_anybody_anywhere(hub, role, labels):
+        say("nobody of the fleet who may take it is known to run: it waits · bullpen list --fleet")
+    if not in_fleet and not _is_anybody_there(hub, role, labels):
+        say("nobody who may take it is running: it waits · bullpen agent list")
+
+
+def _is_anybody_there(hub: Hub, role: str | None, labels: Mapping[str, str]) -> bool:
     """Whether an agent runs that fits, busy or not."""
-    role, labels = body.get("role"), body.get("labels", {})
     return any(
-        agent["kind"] == "headless"
-        and agent["running"]
-        and role in (None, agent["role"])
-        and labels.items() <= agent["labels"].items()
-        for agent in hub.get("agents")["agents"]
+        agent.kind == "headless"
+        and agent.running
+        and role in (None, agent.role)
+        and labels.items() <= agent.labels.items()
+        for agent in hub.do(list_agents().unchecked()).agents
     )
 
 
-def _acknowledge(id: str, answer: dict[str, Any], as_json: bool) -> None:
+def _is_anybody_anywhere(hub: Hub, role: str | None, labels: Mapping[str, str]) -> bool:
+    """Whether an agent runs that fits on a machine that is reached, busy or not."""
+    return any(
+        agent.takes_tasks
+        and agent.running
+        and role in (None, agent.role)
+        and labels.items() <= {**host.state.labels, **agent.labels}.items()
+        for host in hub.do(get_fleet()).hosts
+        if host.reachable
+        for agent in host.state.agents
+    )
+
+
+def _acknowledge(id: str, answer: TaskAccepted | TaskShown | TaskMoved, as_json: bool) -> None:
     if as_json:
         output.write_json(answer)
     else:
@@ -202,15 +293,15 @@ command = FirstWord(give, name="task", help="Look at a task, and steer it.")
 @output.json_option
 def show(id: str, as_json: bool) -> None:
     """Print what is known of a task."""
-    hub = connect()
-    task = tasks.get(hub, tasks.find_id(hub, id))
+    hub, id = connect_for(id)
+    task = hub.do(tasks.get_task(find_id(hub, id), whose()))
     if as_json:
         output.write_json(task.model_dump(mode="json"))
     else:
         write_task(task)
 
 
-def write_task(task: Shown) -> None:
+def write_task(task: TaskShown) -> None:
     """All of it, the output last."""
     for line in field_text(task_lines(task)):
         output.write(line)
@@ -221,41 +312,65 @@ def write_task(task: Shown) -> None:
 
 @command.command()
 @id_argument
+@stream_option
+@output.json_option
+def wait(id: str, stream: bool, as_json: bool) -> None:
+    """Wait until a task has been answered, and print its output. Leaves with its exit code."""
+    _wait_for(id, stream, as_json)
+
+
+@command.command()
+@id_argument
+@output.json_option
+def follow(id: str, as_json: bool) -> None:
+    """Print what a task says from its beginning, and go on until it has been answered."""
+    _wait_for(id, True, as_json)
+
+
+def _wait_for(id: str, streams: bool, as_json: bool) -> NoReturn:
+    hub, id = connect_for(id)
+    task = hub.do(tasks.get_task(find_id(hub, id), whose()))
+    name = task.agent or "any"
+    wait_and_show(hub, task.task_id, name=name, streams=streams, as_json=as_json)
+
+
+@command.command()
+@open_argument
 @output.json_option
 def cancel(id: str, as_json: bool) -> None:
     """End a task; what it has said until then is kept."""
-    hub = connect()
-    whole = tasks.find_id(hub, id)
+    hub, id = connect_for(id)
+    whole = find_id(hub, id)
     try:
-        answer = hub.post("task", whole, "cancel", again=True)
+        answer = hub.do(tasks.cancel_task(whole))
     except BullpenError as error:
         # Perhaps we did it: a hub that died before it answered was asked again.
         if error.details.get("final_state") != "cancelled":
             raise
-        answer = {"task_id": whole, "state": "cancelled", "message": error.message}
+        answer = TaskMoved(task_id=whole, state="cancelled", message=error.message)
     _report(answer, as_json)
 
 
 @command.command("continue")
-@id_argument
+@open_argument
 @click.argument("prompt")
 @wait_option
 @stream_option
 @output.json_option
 def continue_(id: str, prompt: str, no_wait: bool, stream: bool, as_json: bool) -> None:
     """Another prompt for a task that was kept open, and wait for it. PROMPT - is standard input."""
-    asked = {"prompt": task_options.prompt_of(prompt), "request": uuid.uuid4().hex}
-    hub = connect()
-    whole = tasks.find_id(hub, id)
-    before = tasks.get(hub, whole)
-    answer = hub.post("task", whole, "continue", body=asked, again=True)
+    text = task_options.prompt_of(prompt)
+    hub, id = connect_for(id)
+    whole = find_id(hub, id)
+    before = hub.do(tasks.get_task(whole, whose()))
+    answer = hub.do(tasks.continue_task(whole, text).unchecked())
     if no_wait:
         _acknowledge(whole, answer, as_json)
         return
     _wait_on(hub, before, stream, as_json)
 
 
-def _wait_on(hub: HubClient, before: Shown, streams: bool, as_json: bool) -> NoReturn:
+def _wait_on(hub: Hub, before: TaskShown, streams: bool, as_json: bool) -> NoReturn:
     wait_and_show(
         hub,
         before.task_id,
@@ -268,45 +383,43 @@ def _wait_on(hub: HubClient, before: Shown, streams: bool, as_json: bool) -> NoR
 
 
 @command.command()
-@id_argument
+@open_argument
 @output.json_option
 def end(id: str, as_json: bool) -> None:
     """No more prompts for a task that was kept open: it is completed."""
-    hub = connect()
-    asked = {"request": uuid.uuid4().hex}
-    whole = tasks.find_id(hub, id)
-    _report(hub.post("task", whole, "end", body=asked, again=True), as_json)
+    hub, id = connect_for(id)
+    _report(hub.do(tasks.end_task(find_id(hub, id))), as_json)
 
 
-def _report(answer: dict[str, Any], as_json: bool) -> None:
+def _report(answer: TaskMoved, as_json: bool) -> None:
     if as_json:
-        output.write_json(answer)
+        output.write_json(answer.model_dump())
     else:
-        is_ending = answer["state"] == "cancelling"
-        state = "being cancelled" if is_ending else output.printable(answer["state"])
-        output.write(f"task {answer['task_id']} is {state}")
+        is_ending = answer.state == "cancelling"
+        state = "being cancelled" if is_ending else output.printable(answer.state)
+        output.write(f"task {answer.task_id} is {state}")
 
 
 @command.command()
 @id_argument
 @output.json_option
 def debug(id: str, as_json: bool) -> None:
-    """Print the raw output of a task's runs."""
-    hub = connect()
-    found = hub.get(*tasks.base(), "task", tasks.find_id(hub, id), "debug")
+    """Print the output of a task's runs, all of it; --json has it as it is."""
+    hub, id = connect_for(id)
+    call = tasks.debug_task(find_id(hub, id), whose())
     if as_json:
-        output.write_json(found)
+        output.write_json(hub.do(call.unchecked()))
     else:
-        write_logs(found["runs"])
+        write_logs(hub.do(call).runs)
 
 
-def write_logs(runs: Sequence[dict[str, Any]]) -> None:
-    """What each run wrote; raw, unless a terminal would take it for its own."""
+def write_logs(runs: Sequence[RunLog]) -> None:
+    """What each run wrote; what would drive a terminal is made visible."""
     is_terminal = sys.stdout.isatty()
     for run in runs:
-        for name in ("stdout", "stderr"):
-            if run[name]:
-                output.write(output.colour(f"run {run['number']} · {name}", "dim"))
-                sys.stdout.write(shown_output(run[name], is_terminal))
-    if not any(run["stdout"] or run["stderr"] for run in runs):
+        for name, text in (("stdout", run.stdout), ("stderr", run.stderr)):
+            if text:
+                output.write(output.colour(f"run {run.number} · {name}", "dim"))
+                sys.stdout.write(shown_output(text, is_terminal))
+    if not any(run.stdout or run.stderr for run in runs):
         output.write("it has written nothing")

@@ -1,13 +1,17 @@
-"""`bullpen trust`: let agents use the settings and hooks that a directory brings."""
+"""`bullpen trust`: let agents use the settings, hooks and servers that a directory brings."""
 
+import os
+import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from bullpen import trust
 from bullpen.cli import output
 from bullpen.errors import BullpenError, Kind
-from bullpen.paths import absolute, current_directory, current_home, person_home, shown
+from bullpen.home import trust
+from bullpen.home.paths import absolute, current_directory, current_home, person_home, short_path
 
 
 @click.command()
@@ -15,18 +19,21 @@ from bullpen.paths import absolute, current_directory, current_home, person_home
 @click.option("--list", "want_list", is_flag=True, help="List the trusted directories.")
 @click.option("--remove", is_flag=True, help="Trust it no more.")
 @click.option("--force", is_flag=True, help="Even your home directory, or one others write to.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @output.json_option
 def command(
-    directory: str | None, want_list: bool, remove: bool, force: bool, as_json: bool
+    directory: str | None, want_list: bool, remove: bool, force: bool, yes: bool, as_json: bool
 ) -> None:
-    """Let agents use the settings and hooks that a directory brings.
+    """Let agents use the settings, hooks and servers that a directory brings.
 
-    DIR is the repository around you unless you name one; directories in it are
-    included. What its .claude/settings.json and the hooks in it say is then run
-    with your rights by agents that are started there: look at them first. Nothing
-    is trusted by itself.
+    DIR is the repository around you unless you name one; then you are shown what it
+    brings, and asked. Directories in it are included. What its .claude/settings.json,
+    .mcp.json, .codex or .gemini say is then run with your rights by agents that are
+    started there: look at them first. Its texts (CLAUDE.md, AGENTS.md, GEMINI.md)
+    reach every agent, trusted or not.
+    A directory that you told the agent program itself to trust is trusted here, too.
     """
-    if want_list and (remove or force or directory is not None):
+    if want_list and (remove or force or yes or directory is not None):
         raise click.UsageError("--list goes with nothing else")
     if want_list:
         _list(as_json)
@@ -36,22 +43,29 @@ def command(
     if remove:
         _remove(wanted, as_json)
     else:
-        _add(wanted.resolve(), force, as_json)
+        _add(wanted.resolve(), force, directory is None and not yes, as_json)
 
 
 def around(cwd: Path) -> Path:
-    """The top of the repository that holds the directory, else the directory itself."""
-    return next((d for d in (cwd, *cwd.parents) if (d / ".git").exists()), cwd)
+    """The top of the repository that holds the directory, else the directory itself. An empty
+    `.git` makes none: Codex leaves one in /tmp when a command of it is killed."""
+    return next((d for d in (cwd, *cwd.parents) if _is_top(d / ".git")), cwd)
 
 
-def _add(wanted: Path, force: bool, as_json: bool) -> None:
+def _is_top(git: Path) -> bool:
+    return git.is_file() or os.path.lexists(git / "HEAD")
+
+
+def _add(wanted: Path, force: bool, is_asked: bool, as_json: bool) -> None:
     if not wanted.is_dir():
         raise BullpenError(f"no such directory: {wanted}", kind=Kind.NOT_FOUND)
     if not force:
-        trust.refuse_careless(wanted, person_home())
+        trust.refuse_too_wide(wanted, person_home())
     home = current_home()
+    brings = _find_code(wanted)
+    if is_asked and trust.find_entry(trust.list_entries(home), wanted) is None:
+        _ask(wanted, brings)
     before = trust.add(home, wanted)
-    brings = trust.what_it_brings(wanted)
     if as_json:
         output.write_json(
             {
@@ -62,23 +76,47 @@ def _add(wanted: Path, force: bool, as_json: bool) -> None:
             }
         )
         return
-    place = output.printable(shown(wanted))
+    place = output.printable(short_path(wanted))
     if before is not None and before.directory == wanted:
         output.write(f"{place} was trusted already, since {output.printable(before.since)}")
     else:
         output.write(f"{place} is trusted from now on{_covered(before)}")
     output.write(
-        "agents started there may use its .claude/settings.json and the hooks in it:"
-        " they run with your rights"
+        "agents started there may use its settings, hooks and servers: they run with your rights"
     )
     output.write(f"there now: {', '.join(brings) or 'none of them'}")
     output.write(f"take it back: bullpen trust --remove {place}")
 
 
-def _covered(before: trust.Entry | None) -> str:
+def _ask(wanted: Path, brings: Sequence[str]) -> None:
+    """Nobody named it: a person decides, who has seen what it is about."""
+    place = output.printable(short_path(wanted))
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BullpenError(
+            f"{wanted} is around here; without a terminal it has to be named",
+            hint=f"bullpen trust {shlex.quote(str(wanted))}, or --yes",
+        )
+    brought = output.printable(", ".join(brings)) or "no settings, hooks or servers now"
+    click.echo(f"{place} brings {brought}.", err=True)
+    question = "Agents started there run what it brings, now and later, with your rights. Trust it?"
+    if not click.confirm(question, err=True):
+        click.echo(f"{place} is not trusted", err=True)
+        raise click.exceptions.Exit(1)
+
+
+def _find_code(directory: Path) -> list[str]:
+    """What trust is about, for every program that we know."""
+    from bullpen.engines import ENGINES
+    from bullpen.engines.repository import find_code
+
+    names = [name for engine in ENGINES.values() for name in engine.code]
+    return list(find_code(names, directory, directory))
+
+
+def _covered(before: trust.TrustedDirectory | None) -> str:
     if before is None:
         return "; it was not before"
-    return f"; it was already, by {output.printable(shown(before.directory))}"
+    return f"; it was already, by {output.printable(short_path(before.directory))}"
 
 
 def _remove(wanted: Path, as_json: bool) -> None:
@@ -95,27 +133,30 @@ def _remove(wanted: Path, as_json: bool) -> None:
             }
         )
         return
-    place = output.printable(shown(wanted))
+    directory = output.printable(short_path(wanted))
     if gone is not None:
-        output.write(f"{place} is no longer listed · agents that run keep what they began with")
+        output.write(f"{directory} is no longer listed · agents that run keep what they began with")
     else:
-        output.write(f"{place} was not listed")
+        output.write(f"{directory} was not listed")
     if still is not None:
-        above = output.printable(shown(still.directory))
+        above = output.printable(short_path(still.directory))
         output.write(f"still trusted, by {above} · bullpen trust --remove {above}")
 
 
 def _list(as_json: bool) -> None:
     entries = trust.list_entries(current_home())
     if as_json:
-        output.write_json([_entry(entry) for entry in entries])
+        output.write_json({"directories": [_entry(entry) for entry in entries]})
     elif not entries:
         output.write("no directory is trusted · bullpen trust DIR")
     else:
         output.write_table(
-            ["DIRECTORY", "SINCE"], [(shown(entry.directory), entry.since) for entry in entries]
+            ["DIRECTORY", "SINCE"],
+            [(short_path(entry.directory), entry.since) for entry in entries],
+            drop=("SINCE",),
+            cut=("DIRECTORY",),
         )
 
 
-def _entry(entry: trust.Entry) -> dict[str, str]:
+def _entry(entry: trust.TrustedDirectory) -> dict[str, str]:
     return {"directory": str(entry.directory), "since": entry.since}

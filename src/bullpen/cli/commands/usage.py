@@ -1,11 +1,13 @@
 """`bullpen usage`: tokens, cost, requests and time, by agent, pod, role or day."""
 
 import sys
+from typing import Literal
 
 import click
 
 from bullpen.cli import output
 from bullpen.cli.connect import connect
+from bullpen.client.usage import get_usage
 from bullpen.errors import BullpenError
 from bullpen.model import duration
 
@@ -20,7 +22,7 @@ from bullpen.model import duration
 )
 @click.option("--since", help="Only the last days, e.g. 7d; a day counts as a whole.")
 @output.json_option
-def command(by: str, since: str | None, as_json: bool) -> None:
+def command(by: Literal["agent", "pod", "role", "day"], since: str | None, as_json: bool) -> None:
     """Say what agents have used, also those that are gone."""
     seconds = None
     if since is not None:
@@ -28,8 +30,8 @@ def command(by: str, since: str | None, as_json: bool) -> None:
             seconds = duration.parse(since).total_seconds()
         except ValueError as error:
             raise BullpenError(f"--since: {error}") from error
-    hub = connect()
+    hub, call = connect(), get_usage(by, seconds)
     if as_json:
-        output.write_json(hub.get("usage", by=by, since_seconds=seconds))
+        output.write_json(hub.do(call.unchecked()))
     else:
-        sys.stdout.write(hub.text("usage", by=by, since_seconds=seconds))
+        sys.stdout.write(hub.do(call.as_text(columns=output.terminal_columns())))

@@ -8,7 +8,7 @@ import click
 from bullpen import __version__
 from bullpen.cli import output
 from bullpen.errors import BullpenError, Kind
-from bullpen.paths import current_home, shown
+from bullpen.home.paths import current_home, short_path
 
 
 @click.command()
@@ -18,7 +18,7 @@ def command(as_json: bool) -> None:
     home, problem = None, ""
     try:
         home = current_home().root
-        line = shown(home)
+        line = short_path(home)
     except BullpenError as error:
         problem = error.message
         line = "none · bullpen init" if error.kind is Kind.NOT_FOUND else f"refused: {problem}"

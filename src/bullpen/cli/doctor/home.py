@@ -7,10 +7,13 @@ import socket
 import stat
 from pathlib import Path
 
-from bullpen import __version__, marker
+from bullpen import __version__
 from bullpen.cli.doctor.check import Check
 from bullpen.errors import BullpenError
-from bullpen.paths import Home, shown
+from bullpen.home import marker
+from bullpen.home.paths import Home, short_path
+from bullpen.home.settings import find_unused
+from bullpen.home.yamlfile import read
 
 DISK_NEEDED = 10**9
 DISK_LEAST = 10**8  # the database and the logs of agents that run need some
@@ -24,7 +27,7 @@ def check_home(home: Home) -> Check:
     version = marker.read_version(home.root)
     written = ".".join(map(str, version))
     room = f"{free / 10**9:.0f} GB" if free >= DISK_NEEDED else f"{free / 10**6:.0f} MB"
-    text = f"{shown(home.root)} v{written}, {_mode(home.root):04o}, {room} free"
+    text = f"{short_path(home.root)} v{written}, {_mode(home.root):04o}, {room} free"
     if free < DISK_LEAST:
         return Check("fail", "home", text, "make room: agents' worktrees and logs go there")
     if _mode(home.root) & 0o077:
@@ -34,6 +37,10 @@ def check_home(home: Home) -> Check:
     if version > (marker.parse_version(__version__) or version):
         text = f"{text}, newer than this bullpen ({__version__})"
         return Check("warn", "home", text, f"install bullpen {written} or newer")
+    unused = find_unused(read(home.config_file)) if home.config_file.exists() else []
+    if unused:
+        fix = f"remove {', '.join(unused)} from config.yaml: not used by this version"
+        return Check("warn", "home", text, fix)
     return Check("ok", "home", text)
 
 
@@ -45,9 +52,9 @@ def check_modes(home: Home) -> Check:
         fix = shlex.join(["mkdir", "-m", "700", *(str(home.root / name) for name in missing)])
         return Check("fail", "modes", f"missing: {', '.join(missing)}", fix)
     text = ", ".join(f"{path.name} {_mode(path):04o}" for path in private)
-    loose = [str(path) for path in private if _mode(path) & 0o077]
-    if loose:
-        return Check("fail", "modes", text, shlex.join(["chmod", "700", *loose]))
+    open_to_others = [str(path) for path in private if _mode(path) & 0o077]
+    if open_to_others:
+        return Check("fail", "modes", text, shlex.join(["chmod", "700", *open_to_others]))
     files = sorted(home.credentials.iterdir())
     if _mode(home.root) & 0o077:  # else it keeps everybody out, whatever the files' modes
         files += [path for path in (home.root / name for name in TELLING) if path.exists()]
@@ -60,10 +67,10 @@ def _check_files(files: list[Path]) -> Check | None:
         text = f"another user's: {', '.join(path.name for path in strange)}"
         fix = shlex.join(["chown", str(os.geteuid()), *map(str, strange)])
         return Check("fail", "modes", text, fix)
-    loose = [path for path in files if path.lstat().st_mode & 0o077]
-    if loose:
-        text = f"open to others: {', '.join(path.name for path in loose)}"
-        return Check("fail", "modes", text, shlex.join(["chmod", "600", *map(str, loose)]))
+    open_to_others = [path for path in files if path.lstat().st_mode & 0o077]
+    if open_to_others:
+        text = f"open to others: {', '.join(path.name for path in open_to_others)}"
+        return Check("fail", "modes", text, shlex.join(["chmod", "600", *map(str, open_to_others)]))
     return None
 
 

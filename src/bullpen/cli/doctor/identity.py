@@ -1,12 +1,12 @@
 """Whose name stands on what agents commit."""
 
 import os
-import shutil
 
-from bullpen import credentials, proc
+from bullpen import proc
 from bullpen.cli.doctor.check import Check
 from bullpen.errors import BullpenError
-from bullpen.paths import Home
+from bullpen.home import credentials
+from bullpen.home.paths import Home
 
 FIX = "bullpen auth set git-config · or git config --global user.name and user.email"
 
@@ -14,13 +14,13 @@ FIX = "bullpen auth set git-config · or git config --global user.name and user.
 def check_identity(home: Home) -> Check | None:
     """What is set for agents, else what git would take in this directory; None without git."""
     try:
-        kept = credentials.git_identity(home)
+        identity = credentials.git_identity(home)
     except BullpenError as error:
         return Check("fail", "identity", error.message, error.hint)
-    if kept:
-        who = f"{kept['GIT_AUTHOR_NAME']} <{kept['GIT_AUTHOR_EMAIL']}>"
+    if identity:
+        who = f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}>"
         return Check("ok", "identity", f"agents commit as {who}, git-config of this home")
-    if shutil.which("git") is None:
+    if proc.find_program("git") is None:
         return None
     # Else git makes one up of the machine's name, or does not, as the machine will have it.
     argv = ["git", "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"]
@@ -36,9 +36,9 @@ def check_identity(home: Home) -> Check | None:
 
 def _environment() -> dict[str, str]:
     """Ours without what would make git look at another repository."""
-    kept = ("GIT_CONFIG", "GIT_AUTHOR_", "GIT_COMMITTER_")
+    of_identity = ("GIT_CONFIG", "GIT_AUTHOR_", "GIT_COMMITTER_")
     return {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("GIT_") or name.startswith(kept)
+        if not name.startswith("GIT_") or name.startswith(of_identity)
     }

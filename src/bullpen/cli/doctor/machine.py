@@ -1,7 +1,7 @@
 """What the machine has to offer to any home: git, Python, a session that outlives a log-out."""
 
+import os
 import re
-import shutil
 import sys
 
 from bullpen import proc
@@ -14,18 +14,29 @@ GIT_NEEDED = (2, 38)  # merge-tree --write-tree
 def check_git() -> Check:
     """Git is there and new enough."""
     needed = ".".join(map(str, GIT_NEEDED))
-    if shutil.which("git") is None:
+    if proc.find_program("git") is None:
         return Check("fail", "git", "not installed", f"install git {needed} or newer")
     try:
-        said = proc.run(["git", "--version"], timeout=20).text.strip()
+        text = proc.run(["git", "--version"], timeout=20).text.strip()
     except BullpenError as error:
         return Check("fail", "git", error.message, error.hint)
-    found = re.search(r"(\d+)\.(\d+)[.\d]*", said)
-    if found is None:
-        return Check("fail", "git", f"git --version says {said!r}", "reinstall git")
-    if (int(found[1]), int(found[2])) < GIT_NEEDED:
-        return Check("fail", "git", f"{found[0]}, needs {needed}", f"install git {needed} or newer")
-    return Check("ok", "git", found[0])
+    version = re.search(r"(\d+)\.(\d+)[.\d]*", text)
+    if version is None:
+        return Check("fail", "git", f"git --version says {text!r}", "reinstall git")
+    if (int(version[1]), int(version[2])) < GIT_NEEDED:
+        return Check(
+            "fail", "git", f"{version[0]}, needs {needed}", f"install git {needed} or newer"
+        )
+    return Check("ok", "git", version[0])
+
+
+def check_search_path() -> Check | None:
+    """Entries of PATH that neither we nor agents use; None if there are none."""
+    relative = proc.relative_entries(os.environ.get("PATH", ""))
+    if not relative:
+        return None
+    text = f"relative entries are left out, for us and for agents: {', '.join(relative)}"
+    return Check("warn", "PATH", text, "remove them: a program of that name runs wherever you are")
 
 
 def check_python() -> Check:

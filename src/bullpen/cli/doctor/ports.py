@@ -1,19 +1,18 @@
 """The TCP ports that the files of a home ask for: whether they can be had, and who has them."""
 
 import errno
-import json
 import os
 import socket
 from dataclasses import dataclass
-from typing import Any
 
-from bullpen import proc
-from bullpen.agent_files import claimed_ports
 from bullpen.cli.doctor.check import Check
+from bullpen.client.processes import find_agents, find_factories
 from bullpen.component import discovery, ports
 from bullpen.errors import BullpenError
-from bullpen.paths import Home
-from bullpen.settings import load_settings
+from bullpen.home.agent_files import claimed_ports
+from bullpen.home.hub_file import HubFile, read_hub_file
+from bullpen.home.paths import Home
+from bullpen.home.settings import load_settings
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,14 @@ def check_ports(home: Home) -> Check:
     return Check("ok", "ports", text)
 
 
-def _claims(home: Home, hub: dict[str, Any]) -> list[Claim]:
-    found = []
+def _claims(home: Home, hub: HubFile) -> list[Claim]:
+    claims = []
     for path, port in claimed_ports(home):
         is_hub = path == home.config_file
-        found.append(Claim(port, "hub" if is_hub else path.stem, str(path.relative_to(home.root))))
-    kept = hub.get("port")
-    if isinstance(kept, int) and all(claim.name != "hub" for claim in found):
-        found.insert(0, Claim(kept, "hub", "config.yaml"))
-    return found
+        claims.append(Claim(port, "hub" if is_hub else path.stem, str(path.relative_to(home.root))))
+    if hub.port and all(claim.name != "hub" for claim in claims):
+        claims.insert(0, Claim(hub.port, "hub", "config.yaml"))
+    return claims
 
 
 def _find_double(claims: list[Claim]) -> Check | None:
@@ -67,24 +65,23 @@ def _find_double(claims: list[Claim]) -> Check | None:
     return None
 
 
-def _find_taken(home: Home, claims: list[Claim], hub: dict[str, Any]) -> Check | None:
+def _find_taken(home: Home, claims: list[Claim], hub: HubFile) -> Check | None:
     """The first that we could not listen on, and that none of ours listens on."""
     troubles = {claim.port: _trouble(claim.port) for claim in claims}
     taken = [port for port, trouble in troubles.items() if trouble == errno.EADDRINUSE]
     # Anything can say that it is ours; nothing of another user is.
-    said = {one.port for one in discovery.scan(taken) if one.is_own(home.id)}
+    own = {one.port for one in discovery.scan(taken) if one.is_own(home.id)}
     for claim in claims:
         trouble = troubles[claim.port]
-        if trouble is None or (claim.port in said and ports.is_ours(claim.port)):
+        if trouble is None or (claim.port in own and ports.is_ours(claim.port)):
             continue
         fix = f"choose another: port in {claim.file}"
         if trouble != errno.EADDRINUSE:
             text = f"{claim.port} of {claim.name} cannot be had: {os.strerror(trouble)}"
             return Check("fail", "ports", text, fix)
-        owner = ports.owner_of(claim.port)
-        if owner and owner.startswith(f"pid {_living_pid(hub)} "):
-            continue  # our hub, too busy to answer
-        by = owner or "another user's program"
+        if not _own_pids(home, hub).isdisjoint(ports.owners_of(claim.port)):
+            continue  # our hub, too busy to answer; or what keeps its ports while it is away
+        by = ports.owner_of(claim.port) or "another user's program"
         text = f"{claim.port} of {claim.name} is taken by {by}"
         return Check("fail", "ports", text, f"end it, or {fix}")
     return None
@@ -103,16 +100,16 @@ def _trouble(port: int) -> int | None:
     return None
 
 
-def _hub_file(home: Home) -> dict[str, Any]:
+def _hub_file(home: Home) -> HubFile:
     """Where the hub of this machine is or was."""
-    try:
-        found = json.loads((home.root / "hub.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) and found.get("host") == socket.gethostname() else {}
+    hub_file = read_hub_file(home)
+    return hub_file if hub_file.is_of_this_machine else HubFile()
 
 
-def _living_pid(hub: dict[str, Any]) -> int | None:
-    pid, began = hub.get("pid"), hub.get("start_time")
-    is_alive = isinstance(pid, int) and bool(began) and proc.start_time(pid) == began
-    return pid if is_alive else None
+def _own_pids(home: Home, hub: HubFile) -> set[int]:
+    """The home's hub, if it lives, its factory and its holders."""
+    agents = find_agents(home)
+    pids = {process.pid for process in (*agents, *find_factories(home, agents))}
+    if hub.is_alive:
+        pids.add(hub.pid)
+    return pids

@@ -5,28 +5,41 @@ The file `.claude.json` is shared with every running Claude Code of that directo
 changed only under Claude Code's own lock (a directory beside it) and by rename.
 
 In a sandbox it is always the agent's own, and the agent may have written anything there: no link
-in it is followed, and no program without walls uses it later.
+in it is followed, and no program outside of a sandbox uses it later.
 """
 
 import contextlib
 import json
 import os
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bullpen.engines import parse
 from bullpen.engines.own_home import own_directory, real_directory, remove
 from bullpen.engines.transcripts import open_file, read_lines
 from bullpen.errors import BullpenError, Kind
-from bullpen.files import write_atomically
+from bullpen.files import read_plain, write_atomically
 
 FILE = ".claude.json"
 OWN = "claude-config"  # in the session
-SANDBOXED = "claude-config.sandboxed"  # beside it: that it was written to inside walls
+SANDBOXED = "claude-config.sandboxed"  # beside it: that it was written to in a sandbox
 SHARED = "claude-config/default"  # in Bullpen's home
+ACCEPTED = "hasTrustDialogAccepted"
+BY_US = "acceptedByBullpen"  # beside it: no person said so
 CREDENTIALS = ".credentials.json"
+# What an agent in a sandbox could leave in its own for its next start: rules, hooks and servers.
+PLANTED = (
+    *("settings.json", "settings.local.json", "remote-settings.json"),
+    *("agents", "commands", "plugins", "skills"),
+)
+MANAGED = (
+    Path("/etc/claude-code/managed-settings.json"),
+    Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
+)
 LOCK_SECONDS = 15.0
 # Claude Code touches its lock every few seconds; one older than this is a dead one's.
 STALE_SECONDS = 12.0
@@ -92,19 +105,49 @@ def sandboxed_config(session: Path) -> Config:
     return Config(session / OWN, session / OWN / FILE, is_sandboxed=True)
 
 
-def check_login(config: Config, env: Mapping[str, str], has_helper: bool, person: Path) -> None:
-    """In a sandbox a login has to come by the environment."""
-    is_own = (config.root / CREDENTIALS).is_file()
-    if is_own or has_helper or any(env.get(name) for name in LOGINS):
+def check_login(
+    config: Config, env: Mapping[str, str], person: Path, settings: Iterable[Mapping[str, Any]]
+) -> None:
+    """Refuses what would come up without a login. `settings` are those that the start uses anyway;
+    in a sandbox a login has to come by them or by the environment."""
+    given = [*settings, *([] if config.is_sandboxed else _settings_of(config))]
+    if _names_login(env) or any(map(_logs_in, given)) or _is_logged_in(config):
         return
     own = Path(env.get("CLAUDE_CONFIG_DIR") or person / ".claude")
+    is_left_out = config.is_sandboxed and (own / CREDENTIALS).exists()
     raise BullpenError(
         "Claude Code in a sandbox cannot use your own login, and there is no other"
-        if (own / CREDENTIALS).exists()
+        if is_left_out
         else "nobody is logged in to Claude Code",
-        hint="claude setup-token, then bullpen auth set claude-token",
+        hint="bullpen auth claude · or: bullpen auth set anthropic-api-key < FILE",
         kind=Kind.UNAVAILABLE,
     )
+
+
+def _names_login(env: Mapping[str, Any]) -> bool:
+    return any(env.get(name) for name in LOGINS)
+
+
+def _logs_in(settings: Mapping[str, Any]) -> bool:
+    return bool(settings.get("apiKeyHelper")) or _names_login(parse.fields(settings.get("env")))
+
+
+def _settings_of(config: Config) -> Iterator[dict[str, Any]]:
+    """The person's, and those of the machine; a broken one says nothing."""
+    for file in (config.root / "settings.json", *MANAGED):
+        with contextlib.suppress(OSError):
+            yield parse.read_fields(read_plain(file, FILE_BYTES, may_link=True))
+
+
+def _is_logged_in(config: Config) -> bool:
+    if (config.root / CREDENTIALS).is_file():
+        return True
+    if config.is_sandboxed:
+        return False
+    content = _read(config.file)
+    # On macOS the login itself is in the key chain.
+    kept = ("primaryApiKey", "oauthAccount") if sys.platform == "darwin" else ("primaryApiKey",)
+    return any(content.get(name) for name in kept)
 
 
 def _in(directory: Path) -> Config:
@@ -132,6 +175,8 @@ def make_ready(config: Config, cwd: str, api_key: str) -> None:
         own_directory(config.root)
         (config.root.parent / SANDBOXED).touch(mode=0o600)
         real_directory(config.sessions)
+        for name in PLANTED:
+            remove(config.root / name)
         remove(_lock_of(config.file))  # runs of one agent do not overlap
     else:
         config.sessions.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -142,18 +187,28 @@ def make_ready(config: Config, cwd: str, api_key: str) -> None:
             write_atomically(config.file, json.dumps(after, indent=2), mode=0o600)
 
 
-def ready(found: dict[str, Any], cwd: str, api_key: str) -> dict[str, Any]:
+def keep_ready(config: Config, cwd: str, api_key: str) -> None:
+    """Write the same again if it is gone: a Claude Code that finds our lock writes without one, and
+    what it had read before."""
+    content = _read(config.file)
+    if ready(content, cwd, api_key) != content:
+        make_ready(config, cwd, api_key)
+
+
+def ready(content: dict[str, Any], cwd: str, api_key: str) -> dict[str, Any]:
     """The file's content with the entries that are missing; nothing else changes. Pure."""
-    projects = dict(found.get("projects") or {})
-    projects[cwd] = {**(projects.get(cwd) or {}), "hasTrustDialogAccepted": True}
+    projects = dict(content.get("projects") or {})
+    project = projects.get(cwd) or {}
+    if project.get(ACCEPTED) is not True:
+        projects[cwd] = {**project, ACCEPTED: True, BY_US: True}
     after = {
-        **found,
+        **content,
         "hasCompletedOnboarding": True,
         "hasSeenAutoDefaultNudge": True,
         "projects": projects,
     }
     if api_key:
-        answers = dict(found.get("customApiKeyResponses") or {})
+        answers = dict(content.get("customApiKeyResponses") or {})
         approved = list(answers.get("approved") or [])
         tail = api_key[-KEY_CHARACTERS:]
         if tail not in approved:
@@ -166,35 +221,50 @@ def ready(found: dict[str, Any], cwd: str, api_key: str) -> dict[str, Any]:
     return after
 
 
+def is_accepted(env: Mapping[str, str], person: Path, directories: Iterable[Path]) -> bool:
+    """Whether the person said yes to the trust dialog of their own Claude Code in one of these."""
+    try:
+        content = _read(Path(env.get("CLAUDE_CONFIG_DIR") or person) / FILE)
+    except BullpenError:
+        return False
+    projects = parse.fields(content.get("projects"))
+    found = [parse.fields(projects.get(str(directory))) for directory in directories]
+    return any(project.get(ACCEPTED) is True and BY_US not in project for project in found)
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_bytes())
+        content = json.loads(read_plain(file, FILE_BYTES, may_link=True))
     except FileNotFoundError:
         return {}
+    except OSError as error:  # an agent may have put a pipe there
+        raise BullpenError(
+            f"cannot read {file}: {error.strerror}", hint="mend it first", kind=Kind.CONFLICT
+        ) from error
     except ValueError as error:
         raise BullpenError(
             f"{file} is not JSON: {error}", hint="mend it first", kind=Kind.CONFLICT
         ) from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise BullpenError(f"{file} is not a JSON object", hint="mend it", kind=Kind.CONFLICT)
-    return found
+    return content
 
 
 def _read_own(file: Path) -> dict[str, Any]:
     """The same of an agent in a sandbox. What it put there in place of a file of its own would
     show it what it must not see, or keep us waiting: it begins anew."""
     opened = open_file(file, os.O_NOFOLLOW)
-    found = None
+    content = None
     if opened is not None:
         with opened, contextlib.suppress(ValueError, RecursionError):
-            found = json.loads(opened.read(FILE_BYTES))
-    if not isinstance(found, dict):
+            content = json.loads(opened.read(FILE_BYTES))
+    if not isinstance(content, dict):
         remove(file)
         return {}
-    projects, answers = found.get("projects"), found.get("customApiKeyResponses")
+    projects, answers = content.get("projects"), content.get("customApiKeyResponses")
     if not all(isinstance(each, dict | None) for each in (projects, answers)):
         return {}
-    return found
+    return content
 
 
 @contextlib.contextmanager

@@ -12,22 +12,26 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bullpen.engines import loose
+from bullpen.engines import parse
 from bullpen.engines.base import Start
 from bullpen.engines.lines import (
-    Begun,
-    Denied,
     Fault,
     Line,
-    Outcome,
+    Partial,
     Retrying,
-    Said,
-    Spent,
-    Used,
+    RunOutcome,
+    TextSaid,
+    TokensSpent,
+    ToolDenied,
+    ToolUsed,
+    TurnBegun,
     detail_of,
 )
 
-FORM = ("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
+FORM = (
+    *("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
+    "--include-partial-messages",
+)
 # By itself it would ask a dead API for three minutes.
 RETRIES = {"CLAUDE_CODE_MAX_RETRIES": "3"}
 ABORTED = ("aborted_streaming", "aborted_tools")
@@ -55,17 +59,13 @@ def limits(start: Start) -> tuple[str, ...]:
     return (*turns, *usd)
 
 
-def read_line(line: bytes) -> tuple[Line, ...]:
-    """What a line says; nothing for kinds that nobody needs, and for what is none of its lines."""
-    return tuple(_read(loose.read_fields(line)))
-
-
-def _read(fields: dict[str, Any]) -> Iterator[Line]:
+def read_fields(fields: dict[str, Any]) -> Iterator[Line]:
+    """What a line says."""
     match fields.get("type"), fields.get("subtype"):
         case "system", "init":
-            servers = loose.dicts(fields.get("mcp_servers"))
-            yield Begun(
-                loose.conversation_id(fields.get("session_id")),
+            servers = parse.dicts(fields.get("mcp_servers"))
+            yield TurnBegun(
+                parse.conversation_id(fields.get("session_id")),
                 tuple(
                     f"{each.get('name')}: {each.get('status')}"
                     for each in servers
@@ -75,56 +75,68 @@ def _read(fields: dict[str, Any]) -> Iterator[Line]:
         case "system", "api_retry":
             why = f"{fields.get('error_status') or ''} {fields.get('error') or ''}".strip()
             yield Retrying(
-                int(loose.number(fields.get("attempt"))),
-                loose.number(fields.get("retry_delay_ms")) / 1000,
+                int(parse.number(fields.get("attempt"))),
+                parse.number(fields.get("retry_delay_ms")) / 1000,
                 why,
             )
         case "system", "permission_denied":
-            yield Denied(loose.text(fields.get("tool_name")))
+            yield ToolDenied(parse.text(fields.get("tool_name")))
         case "assistant", _:
             yield from _spent(fields)
             for block in _blocks(fields):
                 if block.get("type") == "text":
-                    yield Said(loose.text(block.get("text")))
+                    yield TextSaid(parse.text(block.get("text")))
                 elif block.get("type") == "tool_use":
-                    yield Used(loose.text(block.get("name")), detail_of(block.get("input"), ON))
+                    yield ToolUsed(parse.text(block.get("name")), detail_of(block.get("input"), ON))
+        case "stream_event", _ if not fields.get("parent_tool_use_id"):  # none of a subagent's
+            yield from _partial(parse.fields(fields.get("event")))
         case "result", _:
             yield _outcome(fields)
         case _:
             return
 
 
+def _partial(event: dict[str, Any]) -> Iterator[Line]:
+    """What is written before its block is whole; of texts only."""
+    delta, block = parse.fields(event.get("delta")), parse.fields(event.get("content_block"))
+    match event.get("type"):
+        case "content_block_start" if block.get("type") == "text":
+            yield Partial(parse.text(block.get("text")), is_first=True)
+        case "content_block_delta" if delta.get("type") == "text_delta":
+            yield Partial(parse.text(delta.get("text")))
+
+
 def _spent(fields: dict[str, Any]) -> Iterator[Line]:
     """There is a line for each block of an answer, all with the same usage: what was known when
     the answer began."""
-    message = loose.fields(fields.get("message"))
-    used = _tokens(loose.fields(message.get("usage")))
+    message = parse.fields(fields.get("message"))
+    used = _tokens(parse.fields(message.get("usage")))
     if any(used):  # what it says in the model's place used nothing
-        yield Spent(*used, answer=loose.text(message.get("id")))
+        yield TokensSpent(*used, answer=parse.text(message.get("id")))
 
 
-def _outcome(fields: dict[str, Any]) -> Outcome:
-    used = _tokens(loose.fields(fields.get("usage")))
-    text = loose.text(fields.get("result"))
+def _outcome(fields: dict[str, Any]) -> RunOutcome:
+    used = _tokens(parse.fields(fields.get("usage")))
+    text = parse.text(fields.get("result"))
     fault = _fault(fields)
-    errors = "; ".join(map(loose.text, loose.items(fields.get("errors"))))
-    denials = loose.dicts(fields.get("permission_denials"))
-    return Outcome(
+    errors = "; ".join(map(parse.text, parse.items(fields.get("errors"))))
+    denials = parse.dicts(fields.get("permission_denials"))
+    return RunOutcome(
         fault=fault,
         text="" if fault else text,
-        conversation=loose.conversation_id(fields.get("session_id")),
-        why=(errors or text or loose.text(fields.get("terminal_reason"))) if fault else "",
+        conversation=parse.conversation_id(fields.get("session_id")),
+        why=(errors or text or parse.text(fields.get("terminal_reason"))) if fault else "",
         input_tokens=used[0],
         output_tokens=used[1],
-        conversation_usd=loose.number(fields.get("total_cost_usd")),
-        denied=tuple(loose.text(each.get("tool_name")) for each in denials),
-        is_retryable=fault == "claude_error" and _passes(fields, text),
+        conversation_usd=parse.number(fields.get("total_cost_usd")),
+        denied=tuple(parse.text(each.get("tool_name")) for each in denials),
+        is_retryable=fault == "engine_error" and _passes(fields, text),
     )
 
 
 def _tokens(usage: dict[str, Any]) -> tuple[int, int]:
-    given = sum(int(loose.number(usage.get(name))) for name in INPUT)
-    return given, int(loose.number(usage.get("output_tokens")))
+    given = sum(int(parse.number(usage.get(name))) for name in INPUT)
+    return given, int(parse.number(usage.get("output_tokens")))
 
 
 INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -135,11 +147,11 @@ def _fault(fields: dict[str, Any]) -> Fault:
     reason = fields.get("terminal_reason")
     if fields.get("is_error") is False and reason in (None, "completed"):
         return ""
+    if reason == "budget_exhausted" or fields.get("subtype") == "error_max_budget_usd":
+        return "budget"  # perhaps in the middle of a tool, which is aborted then
     if reason in ABORTED:
         return "cancelled"
-    if reason == "budget_exhausted":
-        return "budget"
-    return "rate_limit" if fields.get("api_error_status") == 429 else "claude_error"
+    return "rate_limit" if fields.get("api_error_status") == 429 else "engine_error"
 
 
 def _passes(fields: dict[str, Any], text: str) -> bool:
@@ -147,12 +159,12 @@ def _passes(fields: dict[str, Any], text: str) -> bool:
     there."""
     if fields.get("terminal_reason") != "api_error":
         return False
-    status = int(loose.number(fields.get("api_error_status")))
+    status = int(parse.number(fields.get("api_error_status")))
     return status >= 500 or status == 408 if status else NO_LOGIN.search(text) is None
 
 
 def _blocks(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    return loose.dicts(loose.fields(fields.get("message")).get("content"))
+    return parse.dicts(parse.fields(fields.get("message")).get("content"))
 
 
 def _line(fields: dict[str, Any]) -> bytes:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bullpen.engines.base import Limited
+from bullpen.engines.base import RateLimited
 
 LONGEST_SECONDS = 40 * 86400.0  # what no limit lasts: a text that was misread
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -22,19 +22,19 @@ RESET = re.compile(
 )
 
 
-def limited(hook: Mapping[str, Any], now: float) -> Limited | None:
+def limited(hook: Mapping[str, Any], now: float) -> RateLimited | None:
     """Whether a turn ended at a limit, and when that will be reset."""
     if hook.get("hook_event_name") != "StopFailure" or hook.get("error") != "rate_limit":
         return None
-    return Limited(find_reset(str(hook.get("last_assistant_message") or "")[:2000], now))
+    return RateLimited(find_reset(str(hook.get("last_assistant_message") or "")[:2000], now))
 
 
 def find_reset(text: str, now: float) -> float | None:
     """The moment that the words name, the next one after now; None if they name none."""
-    found = RESET.search(text)
-    if found is None:
+    parts = RESET.search(text)
+    if parts is None:
         return None
-    month, day, year, hour, minute, half, zone_name = found.groups()
+    month, day, year, hour, minute, half, zone_name = parts.groups()
     try:
         zone = UTC if zone_name == "UTC" else ZoneInfo(zone_name)
         here = datetime.fromtimestamp(now, zone)

@@ -27,7 +27,9 @@ TOLD = (
     "PreCompact",
     "PostCompact",
 )
+TOOLS = "bullpen"  # what engines call the server of the hub's tools
 TOLD_SECONDS = 5
+PROMPT_SECONDS = 30  # the first prompt waits for the tools, see `tools_seconds`
 # For as long as a person may take to answer.
 ASKED_SECONDS = 24 * 3600
 CALL_MILLISECONDS = 24 * 3600 * 1000
@@ -53,41 +55,45 @@ def make_settings(
     hooks: dict[str, list[Any]] = {}
     for event, entries in role.hooks.items():
         hooks[event] = [_engine_form(entry) for entry in entries]
-    told = {
+    report = {
         "type": "http",
         "url": url,
-        "timeout": TOLD_SECONDS,
         "headers": {"Authorization": "Bearer $BULLPEN_TOKEN"},
         "allowedEnvVars": ["BULLPEN_TOKEN"],
     }
     for event in TOLD:
-        hooks.setdefault(event, []).append({"hooks": [told]})
+        seconds = PROMPT_SECONDS if event == "UserPromptSubmit" else TOLD_SECONDS
+        hooks.setdefault(event, []).append({"hooks": [{**report, "timeout": seconds}]})
     hooks.setdefault("SessionStart", []).append(_command(hook, TOLD_SECONDS))
     hooks.setdefault("PermissionRequest", []).append(_command(permission, ASKED_SECONDS))
     settings["hooks"] = hooks
     return settings
 
 
-def make_servers(addresses: Mapping[str, str]) -> dict[str, Any]:
-    """The file of servers of tools. A call to one may last as long as what it waits for: without
-    a limit of its own, a silent call is cut after five minutes."""
-    return {
-        "mcpServers": {
-            name: {
-                "type": "http",
-                "url": url,
-                "headers": {"Authorization": "Bearer ${BULLPEN_TOKEN}"},
-                "timeout": CALL_MILLISECONDS,
-            }
-            for name, url in addresses.items()
+def make_servers(addresses: Mapping[str, str], relay: Sequence[str] = ()) -> dict[str, Any]:
+    """The file of servers of tools; `relay` is the command of the hub's own. A call to one may last
+    as long as what it waits for: without a limit of its own, a silent call is cut after five
+    minutes."""
+    servers: dict[str, Any] = {
+        name: {
+            "type": "http",
+            "url": url,
+            "headers": {"Authorization": "Bearer ${BULLPEN_TOKEN}"},
+            "timeout": CALL_MILLISECONDS,
         }
+        for name, url in addresses.items()
     }
+    if relay:
+        command = {"type": "stdio", "command": relay[0], "args": list(relay[1:])}
+        # Connected before the first prompt, and its tools are always in it.
+        servers[TOOLS] = {**command, "timeout": CALL_MILLISECONDS, "alwaysLoad": True}
+    return {"mcpServers": servers}
 
 
 def check(text: str) -> str:
     """The text itself, if Claude Code will read the same from it as we wrote."""
-    found = json.loads(text)
-    hooks = found.get("hooks")
+    settings = json.loads(text)
+    hooks = settings.get("hooks")
     if not isinstance(hooks, dict) or not {*TOLD, "PermissionRequest"} <= hooks.keys():
         raise BullpenError(
             "the settings for Claude Code came out wrong; it would run without its rules",

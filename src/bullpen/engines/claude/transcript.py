@@ -1,38 +1,37 @@
-"""Claude Code's transcripts: which messages they show. Reads files, writes none.
+"""Claude Code's transcripts: one file per conversation, a line of JSON for each block. Pure."""
 
-A prompt is there as a line of type `user` when it is taken, what a hook added as an attachment.
-That something was queued is there, too, and proves nothing: the queue ends with the program.
-"""
+from collections.abc import Iterator
+from typing import Any
 
-import json
-from pathlib import Path
-
-from bullpen.engines.transcripts import CLOCKS, read_lines
-
-# Lines that hold prompts which nobody has taken yet, or what was sent to the model once more.
-NO_PROOF = ("queue-operation", "api-request", "api-request-blob", "api-request-shape")
+from bullpen.engines import entries, parse
+from bullpen.engines.claude.headless import ON
+from bullpen.engines.lines import detail_of
+from bullpen.model.transcript import Entry
 
 
-def find_shown(config: Path, ids: set[str], since: float) -> set[str]:
-    """Which of the ids are in a transcript of that directory that was written since then."""
-    found: set[str] = set()
-    # As they stand at the head of a message: whoever only mentions one proves nothing.
-    wanted = {f"· {id}]".encode(): id for id in ids}
-    for file in config.glob("projects/*/*.jsonl"):
-        try:
-            if file.stat().st_mtime < since - CLOCKS:
-                continue
-        except OSError:
-            continue  # deleted in the meantime
-        for line in read_lines(file):
-            here = {id for text, id in wanted.items() if text in line}
-            if here - found and _is_proof(line):
-                found |= here
-    return found
+def read_entries(fields: dict[str, Any]) -> Iterator[Entry]:
+    """What a line says; nothing for what the program wrote for itself or of its subagents."""
+    if fields.get("isMeta") or fields.get("isSidechain"):
+        return
+    at, key = entries.moment(fields.get("timestamp")), parse.text(fields.get("uuid"))
+    content = parse.fields(fields.get("message")).get("content")
+    kind = fields.get("type")
+    if kind == "user" and isinstance(content, str):
+        yield entries.prompt(content, at, key)
+    for block in parse.dicts(content) if kind in ("user", "assistant") else ():
+        match kind, block.get("type"):
+            case "user", "text":
+                yield entries.prompt(block.get("text"), at, key)
+            case "user", "tool_result":
+                yield entries.result(_text(block.get("content")), at, key)
+            case "assistant", "text":
+                yield entries.answer(block.get("text"), at, key)
+            case "assistant", "tool_use":
+                yield entries.tool(block.get("name"), detail_of(block.get("input"), ON), at, key)
 
 
-def _is_proof(line: bytes) -> bool:
-    try:
-        return json.loads(line).get("type") not in NO_PROOF
-    except (ValueError, AttributeError, RecursionError):
-        return False
+def _text(content: object) -> str:
+    """Of a tool's result: a text, or several, and pictures."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(parse.text(block.get("text")) for block in parse.dicts(content))

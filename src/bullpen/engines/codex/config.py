@@ -13,11 +13,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from bullpen.engines.base import Start
-from bullpen.engines.codex.home import SYSTEM, own_of
+from bullpen.engines.codex.home import HOME
+from bullpen.engines.codex.rules import OWN_TOOLS
+from bullpen.engines.hooks import command_hooks
 from bullpen.engines.own_home import merged
-from bullpen.errors import BullpenError, Kind
 from bullpen.model.role import EngineHooks, Role, ShortHook
 
+TOOLS = "bullpen"  # what engines call the server of the hub's tools
+STARTUP_SECONDS = 60
+CALL_SECONDS = 24 * 3600  # by itself it cuts a call after five minutes, progress or not
 TOLD_SECONDS = 5
 # For as long as a person may take to answer.
 ASKED_SECONDS = 24 * 3600
@@ -50,24 +54,46 @@ QUIET: dict[str, Any] = {
 def make_config(start: Start, role: Role, person: Mapping[str, Any]) -> dict[str, Any]:
     """The whole of it. The role's `settings` win over the person's; hooks and trust are
     ours."""
-    kept = {key: value for key, value in person.items() if key not in ("hooks", "projects")}
-    asked: dict[str, Any] = {"approval_policy": _approval_policy(role)}
+    of_person = {key: value for key, value in person.items() if key not in ("hooks", "projects")}
+    of_role: dict[str, Any] = {"approval_policy": _approval_policy(role)}
     if role.model:
-        asked["model"] = role.model
+        of_role["model"] = role.model
     if role.instructions:
-        asked["developer_instructions"] = role.instructions
+        of_role["developer_instructions"] = role.instructions
     if role.system_prompt:
-        asked["model_instructions_file"] = str(start.session / SYSTEM)
-    if start.is_sandboxed:  # walls inside walls cannot be built, and nobody is there to ask
-        asked |= {"approval_policy": "never", "sandbox_mode": "danger-full-access"}
+        of_role["model_instructions_file"] = str(start.session / HOME.system)
+    if start.is_sandboxed:  # a sandbox in a sandbox cannot be made, and nobody is there to ask
+        of_role |= {"approval_policy": "never", "sandbox_mode": "danger-full-access"}
     # Its metrics are left out: half a megabyte each time, and its log has the tokens of every
     # request. The token for what it sends is in the environment, not in a file.
     logs = {"endpoint": f"{start.url}/v1/logs", "protocol": "json", "headers": {}}
-    told = {"otel": {"exporter": {"otlp-http": logs}, "log_user_prompt": False}}
-    config = merged(kept, QUIET, told, {"mcp_servers": {}}, asked, role.settings)
+    telemetry = {"otel": {"exporter": {"otlp-http": logs}, "log_user_prompt": False}}
+    config = merged(of_person, QUIET, telemetry, {"mcp_servers": {}}, of_role, role.settings)
+    if start.relay:
+        config["mcp_servers"] = {**config["mcp_servers"], TOOLS: _tools(start, role)}
     config["projects"] = {start.cwd: {"trust_level": "trusted"}}
     config["hooks"] = _make_hooks(role, start)
     return config
+
+
+def without_trust(config: Mapping[str, Any], *directories: str) -> dict[str, Any]:
+    """The same for a repository whose settings are not used. Pure. Without trust Codex would also
+    let nothing be written."""
+    distrust = {"projects": {path: {"trust_level": "untrusted"} for path in directories}}
+    return merged({"sandbox_mode": "workspace-write"}, config, distrust)
+
+
+def _tools(start: Start, role: Role) -> dict[str, Any]:
+    """The server of the hub's tools. What the role allows is not asked about."""
+    server: dict[str, Any] = {
+        "command": start.relay[0],
+        "args": list(start.relay[1:]),
+        "startup_timeout_sec": STARTUP_SECONDS,
+        "tool_timeout_sec": CALL_SECONDS,
+    }
+    if OWN_TOOLS in role.permissions.allow or start.is_sandboxed:
+        server["default_tools_approval_mode"] = "approve"
+    return server
 
 
 def _approval_policy(role: Role) -> str:
@@ -85,14 +111,14 @@ def _make_hooks(role: Role, start: Start) -> dict[str, Any]:
     asking = _group(shlex.join(start.ask), ASKED_SECONDS)
     hooks.setdefault("PermissionRequest", []).append(asking)
     # Codex resolves the links of its home before it names a file in it.
-    file = own_of(start).resolve() / "config.toml"
+    file = HOME.own(start).resolve() / "config.toml"
     state = {
-        f"{file}:{_label(event)}:{number}:{place}": {
+        f"{file}:{_label(event)}:{number}:{position}": {
             "trusted_hash": _trusted_hash(event, group.get("matcher"), action)
         }
         for event, groups in hooks.items()
         for number, group in enumerate(groups)
-        for place, action in enumerate(group["hooks"])
+        for position, action in enumerate(group["hooks"])
     }
     return {**hooks, "state": state}
 
@@ -115,20 +141,11 @@ def _trusted_hash(event: str, matcher: str | None, action: Mapping[str, Any]) ->
 
 
 def _engine_form(role: Role, entry: ShortHook | EngineHooks) -> dict[str, Any]:
-    if isinstance(entry, ShortHook):
-        actions: list[dict[str, Any]] = [{"command": entry.command, "timeout": entry.timeout}]
-    else:
-        dumped = [action.model_dump(mode="json", exclude_none=True) for action in entry.hooks]
-        if any(action["type"] != "command" or "command" not in action for action in dumped):
-            raise BullpenError(
-                f"role {role.name}: Codex runs only hooks of type command", kind=Kind.UNSUPPORTED
-            )
-        actions = dumped
-    for action in actions:
-        action["type"] = "command"
+    group = command_hooks(role, entry, "Codex", float)
+    for action in group["hooks"]:
         # It knows whole seconds only.
         action["timeout"] = math.ceil(action.get("timeout") or DEFAULT_SECONDS)
-    return {**({"matcher": entry.matcher} if entry.matcher else {}), "hooks": actions}
+    return group
 
 
 def _group(command: str, seconds: int) -> dict[str, Any]:

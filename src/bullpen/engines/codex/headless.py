@@ -4,10 +4,18 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bullpen.engines import loose
-from bullpen.engines.lines import Begun, Fault, Line, Outcome, Retrying, Said, Used, detail_of
+from bullpen.engines import parse
+from bullpen.engines.lines import (
+    Fault,
+    Line,
+    Retrying,
+    RunOutcome,
+    TextSaid,
+    ToolUsed,
+    TurnBegun,
+    detail_of,
+)
 
-PROMPT = "prompt.txt"  # in the directory of a run
 RECONNECTING = re.compile(r"Reconnecting(?:\D*(\d+)/\d+)?")
 STATUS = re.compile(r"\bstatus:? (\d{3})\b")
 # What 0.166.0 says of errors that pass by themselves, where it names no status.
@@ -18,57 +26,52 @@ PASSING = re.compile(
 )
 
 
-def read_line(line: bytes) -> tuple[Line, ...]:
-    """What a line says; nothing for kinds that nobody needs, and for what is none of its lines."""
-    return tuple(_read(loose.read_fields(line)))
-
-
-def _read(fields: dict[str, Any]) -> Iterator[Line]:
+def read_fields(fields: dict[str, Any]) -> Iterator[Line]:
     """The answer is what was said last: the end of a turn does not repeat it."""
     kind, item = fields.get("type"), fields.get("item")
     if isinstance(item, dict):
         yield from _read_item(kind, item)
     elif kind == "thread.started":
-        yield Begun(loose.conversation_id(fields.get("thread_id")))
+        yield TurnBegun(parse.conversation_id(fields.get("thread_id")))
     elif kind == "error":
-        if found := RECONNECTING.search(loose.text(fields.get("message"))):
-            attempt = int(found[1][:9]) if found[1] else 0
-            yield Retrying(attempt, 0.0, loose.text(fields.get("message"))[:200])
+        if matched := RECONNECTING.search(parse.text(fields.get("message"))):
+            attempt = int(matched[1][:9]) if matched[1] else 0
+            yield Retrying(attempt, 0.0, parse.text(fields.get("message"))[:200])
     elif kind == "turn.failed":
-        why = loose.text(loose.fields(fields.get("error")).get("message"))
+        why = parse.text(parse.fields(fields.get("error")).get("message"))
         status = _status(why)
-        fault: Fault = "rate_limit" if status == 429 else "claude_error"
+        fault: Fault = "rate_limit" if status == 429 else "engine_error"
         passes = status >= 500 if status else PASSING.search(why) is not None
-        yield Outcome(fault, "", "", why=why or "the turn failed", is_retryable=passes)
+        yield RunOutcome(fault, "", "", why=why or "the turn failed", is_retryable=passes)
     elif kind == "turn.completed":
-        counts = loose.fields(fields.get("usage"))
-        yield Outcome(
+        counts = parse.fields(fields.get("usage"))
+        yield RunOutcome(
             "",
             "",
             "",
-            input_tokens=loose.count(counts.get("input_tokens")),
-            output_tokens=loose.count(counts.get("output_tokens")),
+            input_tokens=parse.count(counts.get("input_tokens")),
+            output_tokens=parse.count(counts.get("output_tokens")),
         )
 
 
 def _read_item(kind: object, item: dict[str, Any]) -> Iterator[Line]:
     match kind, item.get("type"):
         case "item.completed", "agent_message":
-            yield Said(loose.text(item.get("text")))
+            yield TextSaid(parse.text(item.get("text")))
         case "item.started", "command_execution":
-            yield Used("Bash", detail_of(item, ("command",)))  # as its hooks call it
+            yield ToolUsed("Bash", detail_of(item, ("command",)))  # as its hooks call it
         case "item.started", "mcp_tool_call":
-            yield Used(f"mcp__{loose.text(item.get('server'))}__{loose.text(item.get('tool'))}")
+            yield ToolUsed(f"mcp__{parse.text(item.get('server'))}__{parse.text(item.get('tool'))}")
         case "item.completed", "file_change":
-            paths = [loose.text(each.get("path")) for each in loose.dicts(item.get("changes"))]
-            yield Used("apply_patch", detail_of({"paths": paths}, ("paths",)))
+            paths = [parse.text(each.get("path")) for each in parse.dicts(item.get("changes"))]
+            yield ToolUsed("apply_patch", detail_of({"paths": paths}, ("paths",)))
         case "item.started", "web_search":
-            yield Used("web_search", detail_of(item, ("query",)))
+            yield ToolUsed("web_search", detail_of(item, ("query",)))
         case _:
             return
 
 
 def _status(why: str) -> int:
     """The HTTP status that it names; 0 if it names none."""
-    found = STATUS.search(why)
-    return int(found[1]) if found else 0
+    matched = STATUS.search(why)
+    return int(matched[1]) if matched else 0

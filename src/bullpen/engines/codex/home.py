@@ -5,47 +5,40 @@ directory. The person's `config.toml` is taken over into it, without hooks and d
 `auth.json` is a link to the person's, so that a login just works (in a sandbox there is none, and
 the rest is copied).
 
-A repository's own `.codex` holds commands that run by themselves. Codex would ask at the start
-whether to trust it; so an agent is not started there until the person has said that it may be.
+A repository's own `.codex` holds commands that run by themselves. Where nobody trusts it, a run of
+Codex is told not to: it then leaves out `.codex`, and the repository's AGENTS.md, too, which stands
+in the agent's own AGENTS.md instead. In a terminal it (0.166.0) would stop there at a dialog, so it
+is not started.
 """
 
 import shlex
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bullpen.engines.base import Prepared, Start
-from bullpen.engines.own_home import (
-    copy,
-    find_origin,
-    link,
-    note_origin,
-    own_directory,
-    own_name,
-    remove,
-    write_own,
-)
+from bullpen.engines import parse
+from bullpen.engines.base import Start, directories_of
+from bullpen.engines.own_home import OwnHome
+from bullpen.engines.repository import find_code, find_top, read_texts
 from bullpen.errors import BullpenError, Kind
 
-VARIABLE = "CODEX_HOME"
-# In the session directory: what is written for Codex, and what it reads it as.
-CONFIG, RULES, SYSTEM = "codex.toml", "codex.rules", "codex-system.md"
-OWN = "codex"
-TAKEN_OVER = ("auth.json", "AGENTS.md", "prompts")
-SECRET = ("auth.json",)
-# What an agent in a sandbox could leave for its next run.
-PLANTED = ("hooks.json", "rules")
-
-
-def own_of(start: Start) -> Path:
-    """The agent's."""
-    return start.session / own_name(OWN, start.is_sandboxed)
-
-
-def origin_of(start: Start) -> Path:
-    """The person's."""
-    return find_origin(start.env.get(VARIABLE, ""), start.person / ".codex")
+# In the session directory: what is written for Codex.
+CONFIG, RULES = "codex.toml", "codex.rules"
+CODE = (".codex",)  # in a repository
+TEXTS = ("AGENTS.override.md", "AGENTS.md")  # of these the first
+HOME = OwnHome(
+    people_say="Codex",
+    variable="CODEX_HOME",
+    name="codex",
+    default=".codex",
+    inside="",
+    transcripts_in="sessions",
+    system="codex-system.md",
+    taken_over=("auth.json", "prompts"),
+    secret=("auth.json",),
+    rules="rules/*.rules",
+    planted=("hooks.json", "rules"),
+)
 
 
 def read_config(origin: Path) -> dict[str, Any]:
@@ -61,50 +54,38 @@ def read_config(origin: Path) -> dict[str, Any]:
         ) from error
 
 
-def make_ready(start: Start, prepared: Prepared) -> None:
-    """Write what a start without questions needs; refused where that is not trusted."""
-    own, origin = own_of(start), origin_of(start)
-    _refuse_untrusted(start, origin)
-    rules = [f"rules/{file.name}" for file in sorted(origin.glob("rules/*.rules"))]
-    note_origin(own, origin)
-    if start.is_sandboxed:
-        for name in PLANTED:
-            remove(own / name)
-        copy(own, origin, [name for name in (*TAKEN_OVER, *rules) if name not in SECRET])
-    else:
-        link(own, origin, [*TAKEN_OVER, *rules])
-    write_own(own_directory(own / "rules") / "bullpen.rules", prepared.files[RULES])
-    write_own(own / "config.toml", prepared.files[CONFIG])
+def has_code(start: Start, origin: Path) -> bool:
+    """Whether the repository brings something that Codex would obey."""
+    cwd = Path(start.cwd)
+    top = find_top(cwd)  # where Codex looks, also from a directory in a home
+    found = find_code(CODE, top, cwd)
+    return any((top / name).resolve() != origin.resolve() for name in found)
 
 
-def _refuse_untrusted(start: Start, origin: Path) -> None:
-    if start.is_trusted:
-        return
-    for directory in _up_to_the_repository(Path(start.cwd)):
-        found = directory / ".codex"
-        if _says_something(found) and found.resolve() != origin.resolve():
-            raise BullpenError(
-                f"{found} is not trusted: Codex would run what it says",
-                hint=f"read it, then: bullpen trust {shlex.quote(str(directory))}",
-                kind=Kind.DENIED,
-            )
+def refuse_code(start: Start, origin: Path) -> None:
+    """Refuses a repository with such code."""
+    if has_code(start, origin):
+        top = find_top(Path(start.cwd))
+        raise BullpenError(
+            f"{top} brings .codex, which is not trusted, and Codex would stop at a dialog",
+            hint=f"read it, then: bullpen trust {shlex.quote(str(top))}",
+            kind=Kind.DENIED,
+        )
 
 
-def _says_something(found: Path) -> bool:
-    """Empty ones come and go: Codex makes them wherever its own sandbox may write, for as long as
-    a command runs there."""
+def make_texts(start: Start, origin: Path, *, of_repository: bool) -> str:
+    """The person's AGENTS.md, and the repository's where Codex does not read that itself."""
+    own = read_texts((TEXTS[-1],), origin, origin)
+    cwd = Path(start.cwd)
+    others = read_texts(TEXTS, find_top(cwd), cwd) if of_repository else ""
+    return "\n\n".join(filter(None, (own, others)))
+
+
+def is_accepted(start: Start, origin: Path) -> bool:
+    """Whether the person told their own Codex to trust the repository."""
     try:
-        return any(found.iterdir())
-    except FileNotFoundError:
+        projects = parse.fields(read_config(origin).get("projects"))
+    except BullpenError:
         return False
-    except OSError:  # who cannot look cannot tell
-        return True
-
-
-def _up_to_the_repository(cwd: Path) -> Sequence[Path]:
-    """Where Codex looks for settings of a project."""
-    places = (cwd, *cwd.parents)
-    for number, place in enumerate(places):
-        if (place / ".git").exists():
-            return places[: number + 1]
-    return places[:1]
+    found = [parse.fields(projects.get(str(directory))) for directory in directories_of(start)]
+    return any(project.get("trust_level") == "trusted" for project in found)

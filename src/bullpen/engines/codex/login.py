@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bullpen.engines import loose
+from bullpen.engines import parse
 from bullpen.engines.base import Start
 from bullpen.errors import BullpenError, Kind
 
@@ -45,4 +45,4 @@ def api(config: Mapping[str, Any]) -> str:
     name, providers = config.get("model_provider", "openai"), config.get("model_providers")
     of_name = providers.get(name) if isinstance(providers, Mapping) else None
     url = of_name.get("base_url") if isinstance(of_name, Mapping) else None
-    return loose.text(url or config.get("openai_base_url")) or OPENAI_URL
+    return parse.text(url or config.get("openai_base_url")) or OPENAI_URL

@@ -1,20 +1,34 @@
 """What Codex says of itself, as observations. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bullpen.model.state import Idle, State, Told, Working
+from bullpen.engines.codex import headless
+from bullpen.engines.hooks import event_and_tool, told_by
+from bullpen.engines.lines import Line
+from bullpen.engines.parts import ModelObserve
+from bullpen.model.state import EngineReport, Idle, State, Working
+
+# Its dialogs at a start (0.166.0), by what they say.
+DIALOGS = {
+    "Trust this folder?": "trust",
+    "hooks, and exec policies from untrusted folders stay disabled": "trust",
+    "Sign in with ChatGPT": "login",
+}
 
 
-def observe(hook: Mapping[str, Any], at: float) -> Told | None:
-    """What a hook says; None for those that say nothing of the state."""
-    event = str(hook.get("hook_event_name") or "")
-    tool = str(hook.get("tool_name") or "")[:80]
-    state = _state_of_hook(event, tool, hook)
-    if state is None:
-        return None
-    says = tool or str(hook.get("source") or hook.get("trigger") or "received")[:80]
-    return Told(at=at, source=f"hook {event}", says=says, state=state)
+class CodexObserve(ModelObserve):
+    """`Observe` of Codex."""
+
+    missing = "Codex says nothing before its first prompt"
+    dialogs: Mapping[str, str] = DIALOGS
+
+    def observe(self, hook: Mapping[str, Any], at: float) -> EngineReport | None:
+        state = _state_of_hook(*event_and_tool(hook), hook)
+        return told_by(hook, at, state, "source", "trigger")
+
+    def read_fields(self, fields: dict[str, Any]) -> Iterator[Line]:
+        return headless.read_fields(fields)
 
 
 def _state_of_hook(event: str, tool: str, hook: Mapping[str, Any]) -> State | None:

@@ -6,11 +6,15 @@ import shlex
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.role import Role
 
+OWN_TOOLS = "mcp__bullpen"
+
 
 def make_rules(role: Role) -> str:
     """The role's rules as Codex's own, which know commands by how they begin. Pure. It holds
     them also against the parts of `a && b`, and of several the strictest decides."""
-    allow = [_rule(role, rule, "allow") for rule in role.permissions.allow]
+    # The hub's own tools are allowed in its configuration (`config`), not by a rule.
+    allowed = (rule for rule in role.permissions.allow if rule != OWN_TOOLS)
+    allow = [_rule(role, rule, "allow") for rule in allowed]
     deny = [_rule(role, rule, "forbidden") for rule in role.permissions.deny]
     return "".join(f"{line}\n" for line in (*allow, *deny))
 

@@ -1,37 +1,46 @@
-"""Codex's transcripts: which conversations there are, and which messages they show. Reads files,
-writes none.
-"""
+"""Codex's transcripts: one file per conversation, a line of JSON for each item. Pure."""
 
-import json
-from pathlib import Path
+from collections.abc import Iterator
+from typing import Any
 
-from bullpen.engines import loose
-from bullpen.engines.transcripts import find_told
-from bullpen.model.message import ids_in
+from bullpen.engines import entries, parse
+from bullpen.engines.codex.first_prompt import find_prompt
+from bullpen.engines.lines import detail_of
+from bullpen.model.transcript import Entry
 
-TRANSCRIPTS = "sessions"  # in the agent's own home
-
-
-def has_conversation(own: Path, id: str) -> bool:
-    """Whether there is anything to resume."""
-    return any(own.glob(f"sessions/*/*/*/rollout-*-{loose.conversation_id(id)}.jsonl"))
-
-
-def find_shown(directory: Path, ids: set[str], since: float) -> set[str]:
-    """Which of the ids are in a transcript below that directory that was written since then."""
-    return find_told(directory.glob("*/*/*/rollout-*.jsonl"), ids, since, _told)
+ON = ("cmd", "command", "path", "query", "prompt", "message")
+# What the program itself tells the model in the user's name.
+CONTEXT = (
+    "<environment_context>",
+    "<user_instructions>",
+    "<turn_aborted>",
+    "<skill>",
+    "# AGENTS.md ",
+)
 
 
-def _told(line: bytes) -> set[str]:
-    """The ids in what a line of a transcript shows the model to have been told: a prompt, or what
-    a hook added. What it said itself, or read with a tool, proves nothing."""
-    try:
-        fields = json.loads(line)
-        payload = fields["payload"]
-        kind = fields["type"], payload["type"], payload["role"]
-        texts = [loose.text(part["text"]) for part in payload["content"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return set()
-    if kind not in (("response_item", "message", who) for who in ("user", "developer")):
-        return set()
-    return set().union(*map(ids_in, texts))
+def read_entries(fields: dict[str, Any]) -> Iterator[Entry]:
+    """What a line says; nothing for what the program wrote for itself."""
+    if fields.get("type") != "response_item":
+        return
+    item, at = parse.fields(fields.get("payload")), entries.moment(fields.get("timestamp"))
+    key = parse.text(item.get("id"))
+    match item.get("type"), item.get("role"):
+        case "message", "user":
+            text = _text(item)
+            prompt = find_prompt(text) or ("" if text.startswith(CONTEXT) else text)
+            if prompt:
+                yield entries.prompt(prompt, at, key)
+        case "message", "assistant":
+            yield entries.answer(_text(item), at, key)
+        case "function_call", _:
+            arguments = parse.read_fields(parse.text(item.get("arguments")).encode())
+            yield entries.tool(item.get("name"), detail_of(arguments, ON), at, key)
+        case "custom_tool_call", _:
+            yield entries.tool(item.get("name"), detail_of(item, ("input",)), at, key)
+        case (("function_call_output" | "custom_tool_call_output"), _):
+            yield entries.result(item.get("output"), at, key)
+
+
+def _text(item: dict[str, Any]) -> str:
+    return "\n".join(parse.text(part.get("text")) for part in parse.dicts(item.get("content")))

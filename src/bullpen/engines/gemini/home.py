@@ -17,26 +17,14 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from bullpen.engines.base import Prepared, Start
-from bullpen.engines.own_home import (
-    copy,
-    find_origin,
-    link,
-    note_origin,
-    own_directory,
-    own_name,
-    real_directory,
-    remove,
-    write_own,
-)
+from bullpen.engines import parse
+from bullpen.engines.base import Start, directories_of
+from bullpen.engines.own_home import OwnHome
+from bullpen.engines.repository import find_code
 from bullpen.errors import BullpenError, Kind
 
-VARIABLE = "GEMINI_CLI_HOME"
 # In the session directory: what is written for Gemini CLI.
 SETTINGS, RULES, MEMORY = "gemini.json", "gemini-policy.toml", "gemini-instructions.md"
-SYSTEM = "gemini-system.md"
-OWN = "gemini"  # and in that what Gemini CLI makes in every home:
-DIRECTORY = ".gemini"
 SECRET = (
     "oauth_creds.json",
     "google_accounts.json",
@@ -44,64 +32,53 @@ SECRET = (
     "mcp-oauth-tokens.json",
     ".env",
 )
-TAKEN_OVER = (*SECRET, "installation_id", "commands", "extensions", "skills", "agents")
+HOME = OwnHome(
+    people_say="Gemini",
+    variable="GEMINI_CLI_HOME",
+    name="gemini",
+    default="",
+    inside=".gemini",
+    transcripts_in="tmp",
+    system="gemini-system.md",
+    taken_over=(*SECRET, "installation_id", "commands", "extensions", "skills", "agents"),
+    secret=SECRET,
+    rules="policies/*.toml",
+    planted=("policies",),
+)
 # Of a repository's `.gemini`: what is more than text.
-OF_A_REPOSITORY = ("settings.json", ".env", "agents", "commands", "extensions", "skills")
+CODE = tuple(
+    f".gemini/{name}"
+    for name in ("settings.json", ".env", "agents", "commands", "extensions", "skills")
+)
 
 
-def own_of(start: Start) -> Path:
-    """The agent's."""
-    return start.session / own_name(OWN, start.is_sandboxed)
+def trusted_folders(start: Start) -> str:
+    """The file that says where it may run hooks: in the agent's directory."""
+    return json.dumps({start.cwd: "TRUST_FOLDER", str(Path(start.cwd).resolve()): "TRUST_FOLDER"})
 
 
-def origin_of(start: Start) -> Path:
-    """The person's home, as far as Gemini CLI is concerned."""
-    return find_origin(start.env.get(VARIABLE, ""), start.person)
+def make_memory(origin: Path, instructions: str) -> str:
+    """The person's memory file, and the role's instructions."""
+    memory = _read_text(origin / HOME.inside / "GEMINI.md")
+    return "\n\n".join(filter(None, (memory.strip(), instructions)))
 
 
-def make_ready(start: Start, prepared: Prepared) -> None:
-    """Write what a start without questions needs; refused where that is not trusted."""
-    own, origin = own_of(start), origin_of(start)
-    _refuse_untrusted(start, origin)
-    policies = [f"policies/{f.name}" for f in sorted(origin.glob(".gemini/policies/*.toml"))]
-    names = [*TAKEN_OVER, *policies]
-    note_origin(own, origin)
-    if start.is_sandboxed:
-        real_directory(own / DIRECTORY)
-        remove(own / DIRECTORY / "policies")  # what the agent left for its next run
-        open_names = [name for name in names if name not in SECRET]
-        copy(own / DIRECTORY, origin / DIRECTORY, open_names)
-    else:
-        link(own / DIRECTORY, origin / DIRECTORY, names)
-    own_directory(own / DIRECTORY / "policies")
-    trusted = {start.cwd: "TRUST_FOLDER", str(Path(start.cwd).resolve()): "TRUST_FOLDER"}
-    memory = _read_text(origin / DIRECTORY / "GEMINI.md")
-    texts = {
-        "settings.json": prepared.files[SETTINGS],
-        "policies/bullpen.toml": prepared.files[RULES],
-        "trustedFolders.json": json.dumps(trusted),
-        "GEMINI.md": "\n\n".join(filter(None, (memory.strip(), prepared.files[MEMORY]))),
-    }
-    for name, text in texts.items():
-        write_own(own / DIRECTORY / name, text)
-
-
-def read_settings(file: Path) -> dict[str, Any]:
+def read_settings(origin: Path) -> dict[str, Any]:
     """What the person set."""
-    text = _read_text(file)
+    file = origin / HOME.inside / "settings.json"
     try:
-        found = json.loads(without_comments(text) or "{}")
+        settings = json.loads(without_comments(_read_text(file)) or "{}")
     except ValueError as error:
         raise BullpenError(
             f"{file} is not JSON: {error}", hint="mend it first", kind=Kind.CONFLICT
         ) from error
-    return found if isinstance(found, dict) else {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def without_comments(text: str) -> str:
     """JSON as people write it for Gemini CLI, as JSON. Pure."""
     strings_or_comments = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-    return strings_or_comments.sub(lambda found: found[1] or " ", text).strip()
+    return strings_or_comments.sub(lambda match: match[1] or " ", text).strip()
 
 
 def _read_text(file: Path) -> str:
@@ -111,14 +88,26 @@ def _read_text(file: Path) -> str:
         return ""
 
 
-def _refuse_untrusted(start: Start, origin: Path) -> None:
-    directory = Path(start.cwd) / DIRECTORY
-    if start.is_trusted or directory.resolve() == (origin / DIRECTORY).resolve():
-        return
-    for name in OF_A_REPOSITORY:
-        if (directory / name).exists():
-            raise BullpenError(
-                f"{directory / name} is not trusted: Gemini CLI would do what it says",
-                hint=f"read it, then: bullpen trust {shlex.quote(start.cwd)}",
-                kind=Kind.DENIED,
-            )
+def refuse_code(start: Start, origin: Path) -> None:
+    """It cannot leave out what the directory brings, and run our hooks."""
+    cwd = Path(start.cwd)
+    own = (cwd / HOME.inside).resolve() == (origin / HOME.inside).resolve()
+    found = () if own else find_code(CODE, cwd, cwd)
+    if found:
+        raise BullpenError(
+            f"{cwd / found[0]} is not trusted, and Gemini CLI would do what it says",
+            hint=f"read it, then: bullpen trust {shlex.quote(start.cwd)}",
+            kind=Kind.DENIED,
+        )
+
+
+def is_accepted(start: Start, origin: Path) -> bool:
+    """Whether the person told their own Gemini CLI to trust the directory."""
+    try:
+        text = (origin / HOME.inside / "trustedFolders.json").read_bytes()
+    except OSError:
+        return False
+    rules = parse.read_fields(text)
+    trusted = {path for path, rule in rules.items() if rule == "TRUST_FOLDER"}
+    trusted |= {str(Path(path).parent) for path, rule in rules.items() if rule == "TRUST_PARENT"}
+    return any(str(directory) in trusted for directory in directories_of(start))

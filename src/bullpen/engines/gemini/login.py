@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bullpen.engines.base import Start
-from bullpen.engines.gemini.home import DIRECTORY, read_settings
+from bullpen.engines.gemini.home import HOME, read_settings
 from bullpen.errors import BullpenError, Kind
 
 KEY = "GEMINI_API_KEY"
@@ -18,14 +18,14 @@ def login(start: Start, origin: Path) -> str:
         return "gemini-api-key"
     if start.is_sandboxed:
         return _login_of_environment(start.env)
-    settings: Any = read_settings(origin / DIRECTORY / "settings.json")
+    settings: Any = read_settings(origin)
     for key in ("security", "auth", "selectedType"):
         settings = settings.get(key) if isinstance(settings, dict) else None
     if isinstance(settings, str) and settings:
         return settings
     if start.env.get("GOOGLE_GENAI_USE_VERTEXAI") == "true":
         return "vertex-ai"
-    if (origin / DIRECTORY / "oauth_creds.json").exists():
+    if (origin / HOME.inside / "oauth_creds.json").exists():
         return "oauth-personal"
     raise BullpenError(
         "nobody is logged in to Gemini CLI",
@@ -49,7 +49,7 @@ def api(env: Mapping[str, str]) -> str:
     """Where the model is asked. Pure. A key goes before all else, as in `login`."""
     if env.get(KEY) or env.get("GOOGLE_GENAI_USE_VERTEXAI") != "true":
         return env.get("GOOGLE_GEMINI_BASE_URL") or API
-    place = env.get("GOOGLE_CLOUD_LOCATION") or "global"
-    named = env.get("GOOGLE_VERTEX_BASE_URL")
-    prefix = "" if place == "global" or env.get("GOOGLE_API_KEY") else f"{place}-"
-    return named or f"https://{prefix}aiplatform.googleapis.com"
+    location = env.get("GOOGLE_CLOUD_LOCATION") or "global"
+    base_url = env.get("GOOGLE_VERTEX_BASE_URL")
+    prefix = "" if location == "global" or env.get("GOOGLE_API_KEY") else f"{location}-"
+    return base_url or f"https://{prefix}aiplatform.googleapis.com"

@@ -1,24 +1,40 @@
 """What Gemini CLI says of itself, as observations. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bullpen.engines import loose
+from bullpen.engines import parse
+from bullpen.engines.gemini import headless
 from bullpen.engines.gemini.rules import SHELL, TOOLS
-from bullpen.model.state import Blocked, Idle, State, Told, Working
+from bullpen.engines.hooks import event_and_tool, told_by
+from bullpen.engines.lines import Line
+from bullpen.engines.parts import ModelObserve
+from bullpen.model.state import Blocked, EngineReport, Idle, State, Working
 
 QUESTIONS = ("ask_user", "exit_plan_mode")
 
 
-def observe(hook: Mapping[str, Any], at: float) -> Told | None:
-    """What a hook says; None for those that say nothing of the state."""
-    event = str(hook.get("hook_event_name") or "")
-    tool = str(hook.get("tool_name") or "")[:80]
-    state = _state_of_hook(event, tool, hook)
-    if state is None:
-        return None
-    says = tool or str(hook.get("source") or hook.get("message") or "received")[:80]
-    return Told(at=at, source=f"hook {event}", says=says, state=state)
+# Its dialogs at a start (0.61.0), by what they say.
+DIALOGS = {
+    "Do you trust the files in this folder?": "trust",
+    "How would you like to authenticate": "login",
+    "Waiting for auth": "login",
+    "Select Theme": "theme",
+}
+
+
+class GeminiObserve(ModelObserve):
+    """`Observe` of Gemini CLI."""
+
+    missing = "Gemini CLI has said nothing yet"
+    dialogs: Mapping[str, str] = DIALOGS
+
+    def observe(self, hook: Mapping[str, Any], at: float) -> EngineReport | None:
+        state = _state_of_hook(*event_and_tool(hook), hook)
+        return told_by(hook, at, state, "source", "message")
+
+    def read_fields(self, fields: dict[str, Any]) -> Iterator[Line]:
+        return headless.read_fields(fields)
 
 
 def _state_of_hook(event: str, tool: str, hook: Mapping[str, Any]) -> State | None:
@@ -38,7 +54,7 @@ def _state_of_hook(event: str, tool: str, hook: Mapping[str, Any]) -> State | No
 
 
 def _blocked(details: object) -> Blocked:
-    fields = loose.fields(details)
+    fields = parse.fields(details)
     kind = str(fields.get("type") or "")
     if kind in QUESTIONS:
         return Blocked(on="question")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bullpen.engines.base import Start
+from bullpen.engines.hooks import command_hooks
 from bullpen.engines.own_home import merged
-from bullpen.errors import BullpenError, Kind
-from bullpen.model.role import EngineHooks, Role, ShortHook
+from bullpen.model.role import Role
 
 TOLD = (
     "SessionStart",
@@ -21,6 +21,8 @@ TOLD = (
     "Notification",
 )
 TOLD_MILLISECONDS = 5_000
+TOOLS = "bullpen"  # what engines call the server of the hub's tools
+CALL_MILLISECONDS = 24 * 3600 * 1000  # as long as what a call waits for
 ATTEMPTS = 3  # by itself it would ask an API that refuses ten times
 QUIET: dict[str, Any] = {
     "general": {
@@ -38,7 +40,7 @@ def make_settings(
 ) -> dict[str, Any]:
     """The whole file. Pure. The role's `settings` win over the person's, which win over what we
     would rather have; hooks of all three are kept, in that order."""
-    told = {
+    report = {
         "name": "bullpen",
         "type": "command",
         "command": shlex.join(start.hook),
@@ -49,9 +51,11 @@ def make_settings(
     for event, entries in (of_person if isinstance(of_person, dict) else {}).items():
         hooks[event] = list(entries) if isinstance(entries, list) else []
     for event, entries in role.hooks.items():
-        hooks.setdefault(event, []).extend(_engine_form(role, entry) for entry in entries)
+        hooks.setdefault(event, []).extend(
+            command_hooks(role, entry, "Gemini CLI", _milliseconds) for entry in entries
+        )
     for event in TOLD:
-        hooks.setdefault(event, []).append({"hooks": [told]})
+        hooks.setdefault(event, []).append({"hooks": [report]})
     ours: dict[str, Any] = {
         "hooks": hooks,
         "hooksConfig": {"enabled": True},
@@ -66,6 +70,9 @@ def make_settings(
         "context": {"fileName": _context_files(person, role)},
     }
     servers: dict[str, Any] = {"mcpServers": {}}
+    if start.relay:
+        command = {"command": start.relay[0], "args": list(start.relay[1:])}
+        ours["mcpServers"] = {TOOLS: {**command, "timeout": CALL_MILLISECONDS}}
     return merged(QUIET, person, servers, role.settings, ours)
 
 
@@ -80,17 +87,5 @@ def _context_files(person: Mapping[str, Any], role: Role) -> list[str]:
     return ["GEMINI.md"]
 
 
-def _engine_form(role: Role, entry: ShortHook | EngineHooks) -> dict[str, Any]:
-    """A role says seconds; Gemini CLI takes milliseconds."""
-    if isinstance(entry, ShortHook):
-        actions: list[dict[str, Any]] = [{"type": "command", "command": entry.command}]
-        if entry.timeout is not None:
-            actions[0]["timeout"] = round(entry.timeout * 1000)
-    else:
-        actions = [action.model_dump(mode="json", exclude_none=True) for action in entry.hooks]
-        if any(action["type"] != "command" for action in actions):
-            raise BullpenError(
-                f"role {role.name}: Gemini CLI runs only hooks of type command",
-                kind=Kind.UNSUPPORTED,
-            )
-    return {**({"matcher": entry.matcher} if entry.matcher else {}), "hooks": actions}
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

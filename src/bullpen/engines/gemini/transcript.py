@@ -1,39 +1,32 @@
-"""Gemini CLI's transcripts: which conversations there are, and which messages they show. Reads
-files, writes none.
+"""Gemini CLI's transcripts: one file per conversation, a line of JSON for each message. Pure.
+
+A message with tools comes twice: when it was said, and again with the tools and their results.
 """
 
-from pathlib import Path
+from collections.abc import Iterator
+from typing import Any
 
-from bullpen.engines import loose
-from bullpen.engines.transcripts import find_told, read_lines
-from bullpen.model.message import ids_in
-
-TRANSCRIPTS = "tmp"  # in `.gemini`
-
-
-def has_conversation(own: Path, id: str) -> bool:
-    """Whether there is anything to resume: one that was killed in its first turn left a file
-    without an answer in it."""
-    for file in own.glob(f".gemini/tmp/*/chats/session-*-{loose.conversation_id(id)[:8]}.jsonl"):
-        if any(b'"type":"gemini"' in line for line in read_lines(file)):
-            return True
-    return False
+from bullpen.engines import entries, parse
+from bullpen.engines.gemini.headless import ON
+from bullpen.engines.lines import detail_of
+from bullpen.model.transcript import Entry
 
 
-def find_shown(directory: Path, ids: set[str], since: float) -> set[str]:
-    """Which of the ids are in a transcript below that directory that was written since then."""
-    return find_told(directory.glob("*/chats/session-*.jsonl"), ids, since, _told)
-
-
-def _told(line: bytes) -> set[str]:
-    """The ids in what a line of a transcript shows the model to have been told: a prompt, or what
-    a hook added. What it said itself, or read with a tool, proves nothing."""
-    fields = loose.read_fields(line)
-    if fields.get("type") != "user":
-        return set()
-    texts = []
-    for part in map(loose.fields, loose.items(fields.get("content"))):
-        of_tool = loose.fields(loose.fields(part.get("functionResponse")).get("response"))
-        added = loose.text(of_tool.get("output")).rpartition("<hook_context>")
-        texts += [loose.text(part.get("text")), added[2] if added[1] else ""]
-    return set().union(*map(ids_in, texts))
+def read_entries(fields: dict[str, Any]) -> Iterator[Entry]:
+    """What a line says; nothing for what the program wrote for itself."""
+    at, key = entries.moment(fields.get("timestamp")), parse.text(fields.get("id"))
+    content = fields.get("content")
+    if fields.get("type") == "user":
+        texts = [parse.text(part.get("text")) for part in parse.dicts(content)]
+        if any(texts):
+            yield entries.prompt("\n".join(texts), at, key)
+    elif fields.get("type") == "gemini":
+        if content:
+            yield entries.answer(content, at, key)
+        for call in parse.dicts(fields.get("toolCalls")):
+            id, when = parse.text(call.get("id")), entries.moment(call.get("timestamp"))
+            yield entries.tool(call.get("name"), detail_of(call.get("args"), ON), at, id)
+            for part in parse.dicts(call.get("result")):
+                response = parse.fields(parse.fields(part.get("functionResponse")).get("response"))
+                output = response.get("output") or response.get("error")
+                yield entries.result(output, when, f"{id} result")

@@ -5,35 +5,46 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from bullpen import __version__
 from bullpen.errors import BullpenError
 from bullpen.hub.http import (
     agents,
     approvals,
+    changes,
     components,
+    directors,
     docs,
     errors,
+    escalations,
     events,
+    fleet,
     gc,
+    hooks,
+    landings,
+    mcp,
     messages,
     otlp,
     pods,
-    seats,
     status,
+    task_agents,
     tasks,
     terminal,
+    transcripts,
+    tree,
     usage,
+    worktrees,
 )
-from bullpen.hub.http.state import Hub
+from bullpen.hub.parts import Hub
 
 DESCRIPTION = """\
 The agents of one home: start them, watch them, type into them, stop them.
 
 Over TCP every request needs `Authorization: Bearer` with a token. The owner's
 (`credentials/api-token` in the home) may do everything. An agent's (`BULLPEN_TOKEN` in its
-environment) reads the list of agents, any one of them and its explanation, its own screen, diff
-and events, and reports its own hooks. The home's `sockets/hub.sock` needs no token and is the
+environment) reads the list of agents, its own explanation, screen, diff and events, writes
+messages, and reports its own hooks. The home's `sockets/hub.sock` needs no token and is the
 owner's; `api/hub.sock` in an agent's session is that agent's. Beside what is listed there is one
 WebSocket, `/agents/{name}/terminal`, for the owner.
 
@@ -42,17 +53,27 @@ Errors have one format: `error` for programs, `message` for people, `details`.
 ROUTERS = (
     status.router,
     agents.router,
+    hooks.router,
+    tree.router,
     tasks.router,
-    seats.router,
+    task_agents.router,
     pods.router,
     approvals.router,
+    landings.router,
+    changes.router,
+    worktrees.router,
     messages.router,
     events.router,
     components.router,
+    directors.router,
+    escalations.router,
     gc.router,
+    fleet.router,
     usage.router,
     otlp.router,
     terminal.router,
+    mcp.router,
+    transcripts.router,
     docs.router,
 )
 
@@ -67,8 +88,8 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def make_app(hub: Hub) -> FastAPI:
-    """The API of one hub."""
+def make_app(hub: Hub, tools: ASGIApp | None = None) -> FastAPI:
+    """The API of one hub. `tools` serves those of agents."""
     app = Api(
         title="Bullpen",
         version=__version__,
@@ -78,6 +99,7 @@ def make_app(hub: Hub) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.hub = hub
+    app.state.tools = tools
     for router in ROUTERS:
         # As they are: `include_router` would make every route a second time, at the first request.
         app.router.routes.extend(router.routes)

@@ -1,10 +1,15 @@
-"""`/docs`: the description of the API as a page, made here and whole: no scripts, no other host."""
+"""`/docs`: the description of the API as a page, made here and whole: no scripts, no other host.
+Also the description of one agent's part, which its own port has at `/openapi.json`."""
 
 from html import escape
 from typing import Any
 
-from fastapi import APIRouter, Request
-from starlette.responses import HTMLResponse
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import HTMLResponse, JSONResponse
+
+from bullpen.hub.http.guard import owner_or_self
+from bullpen.hub.http.parameters import Name
+from bullpen.hub.http.state import HubPart
 
 router = APIRouter(include_in_schema=False)
 
@@ -29,6 +34,31 @@ p { white-space: pre-line; margin: .3rem 0 }
 async def show_docs(request: Request) -> HTMLResponse:
     """The page."""
     return HTMLResponse(page(request.app.openapi()), headers=HEADERS)
+
+
+AGENT = "/agents/{name}"
+
+
+@router.get(f"{AGENT}/openapi.json", dependencies=[Depends(owner_or_self)])
+async def describe_agent(hub: HubPart, request: Request, name: Name) -> JSONResponse:
+    """The API of one agent as its own port has it."""
+    hub.registry.get(name)
+    return JSONResponse(of_agent(request.app.openapi()))
+
+
+def of_agent(api: dict[str, Any]) -> dict[str, Any]:
+    """What is below an agent's name, with that name left out. Pure."""
+    paths = {
+        path.removeprefix(AGENT): {method: _unnamed(route) for method, route in methods.items()}
+        for path, methods in api["paths"].items()
+        if path.startswith(f"{AGENT}/")
+    }
+    return {**api, "paths": paths}
+
+
+def _unnamed(operation: dict[str, Any]) -> dict[str, Any]:
+    kept = [one for one in operation.get("parameters", ()) if one["name"] != "name"]
+    return {**operation, "parameters": kept}
 
 
 def page(api: dict[str, Any]) -> str:

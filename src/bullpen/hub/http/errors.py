@@ -10,10 +10,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from bullpen.component.answers import (
+    answer_error,
+    answer_failure,
+    answer_refused,
+    error_response,
+)
 from bullpen.errors import BullpenError
-from bullpen.hub.guard import RefusedError, answer_error, answer_failure, error_response
 
-NAMES = {400: "validation_error", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
 PROBLEMS = 20  # are enough to begin with
 PROBLEM_CHARACTERS = 300
 
@@ -42,6 +46,10 @@ class Problem(BaseModel):
 
 REFERENCE = "#/components/schemas/{model}"
 CONTENT = {"application/json": {"schema": {"$ref": REFERENCE.format(model=Problem.__name__)}}}
+TOO_MUCH: dict[str, Any] = {
+    "description": "`rate_limited`: an agent has sent too much; `Retry-After` says when to go on",
+    "content": CONTENT,
+}
 RESPONSES: dict[str, dict[str, Any]] = {
     str(status): {"description": text, "content": CONTENT}
     for status, text in {
@@ -53,7 +61,9 @@ RESPONSES: dict[str, dict[str, Any]] = {
         409: "`conflict`: not in the present state, or the name is taken",
         413: "`too_large`: more than 8 MiB",
         422: "`unsupported` or `command_failed`: understood, but it cannot be done",
-        503: "`unavailable`: not at the moment; the same request may succeed later",
+        431: "`too_large`: path, query and headers have more than 64 KiB",
+        503: "`starting`: an agent whose engine is looked for; `unavailable`: not at the moment, or"
+        " an agent that leaves; `details.retryable` says whether to ask again",
     }.items()
 }
 
@@ -70,7 +80,9 @@ def describe(api: dict[str, Any]) -> None:
         for operation in methods.values():
             own: dict[str, Any] = operation["responses"]
             own.pop("422", None)
-            own.update({status: said for status, said in RESPONSES.items() if status not in own})
+            own.update(
+                {status: answer for status, answer in RESPONSES.items() if status not in own}
+            )
 
 
 async def own(connection: HTTPConnection, error: Exception) -> Response | None:
@@ -82,22 +94,23 @@ async def own(connection: HTTPConnection, error: Exception) -> Response | None:
 async def invalid(connection: HTTPConnection, error: Exception) -> Response | None:
     """A request that does not fit what the route takes."""
     assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)
-    problems = [
-        f"{'.'.join(str(part) for part in found['loc'])}: {found['msg']}"[:PROBLEM_CHARACTERS]
-        for found in error.errors()[:PROBLEMS]
-    ]
+    problems = [_problem(found)[:PROBLEM_CHARACTERS] for found in error.errors()[:PROBLEMS]]
     answer = error_response(400, "validation_error", "; ".join(problems), {"problems": problems})
     return await _answered(connection, answer)
+
+
+def _problem(found: dict[str, Any]) -> str:
+    """`prompt is required`, `body.timeout_seconds: Input should be …`."""
+    where = [str(part) for part in found["loc"]]
+    if found["type"] == "missing" and len(where) > 1:
+        return f"{'.'.join(where[1:])} is required"
+    return f"{'.'.join(where)}: {found['msg']}"
 
 
 async def refused(connection: HTTPConnection, error: Exception) -> Response | None:
     """No such route, or method; also what the guard refused while a body was read."""
     assert isinstance(error, HTTPException)
-    known = NAMES.get(error.status_code, "refused")
-    name = error.error if isinstance(error, RefusedError) else known
-    answer = error_response(error.status_code, name, str(error.detail))
-    answer.headers.update(error.headers or {})
-    return await _answered(connection, answer)
+    return await _answered(connection, answer_refused(error))
 
 
 async def failed(connection: HTTPConnection, error: Exception) -> Response | None:

@@ -1,16 +1,17 @@
 """`/events`: what happened, in pages and as a stream. An agent sees its own only."""
 
-import asyncio
+import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from bullpen.hub.event_rows import encode
-from bullpen.hub.guard import actor_of
+from bullpen.hub.http.guard import actor_of, owner_only
 from bullpen.hub.http.state import HubPart
-from bullpen.model.event import Event, to_json
-from bullpen.model.state import Value
+from bullpen.hub.store.events import encode, list_after, list_before, walk_back
+from bullpen.model.event import to_json
+from bullpen.model.event_page import EventPage
+from bullpen.model.timeline import Timeline, make_timeline
 
 router = APIRouter(tags=["events"])
 
@@ -18,38 +19,44 @@ LARGEST = 1 << 62
 Own = Annotated[str | None, Query(max_length=80, description="only events of this agent")]
 
 
-class Happened(Value):
-    """One event."""
-
-    id: int
-    time: float
-    kind: str
-    agent: str
-    data: dict[str, Any]
-
-
-class Page(Value):
-    """Events in order; `last` is where the next page begins."""
-
-    events: tuple[Happened, ...]
-    last: int
-
-
-@router.get("/events", response_model=Page)
+@router.get("/events", response_model=EventPage)
 async def list_events(
     hub: HubPart,
     request: Request,
     after: Annotated[int, Query(ge=0, le=LARGEST, description="the `last` of the page before")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     agent: Own = None,
+    before: Annotated[
+        int | None,
+        Query(ge=1, le=LARGEST, description="backwards: the newest below this id, newest first"),
+    ] = None,
 ) -> Any:
-    """Events after an id, oldest first; an empty page is the end for now. Agents get their own
-    only, whatever they ask for."""
+    """Events after an id, oldest first; an empty page is the end for now. With `before` the newest
+    below that id, and `last` is the `before` of the next page. Agents get their own only, whatever
+    they ask for."""
     own = actor_of(request).agent or agent
-    found = await asyncio.to_thread(hub.store.after, after, limit, agent=own)
-    page = {"events": list(map(to_json, found)), "last": found[-1].id if found else after}
+    if before is not None:
+        events = await hub.store.read(list_before(before, limit, agent=own))
+    else:
+        events = await hub.store.read(list_after(after, limit, agent=own))
+    page = {"events": list(map(to_json, events)), "last": events[-1].id if events else after}
     # Not by the framework, which cannot write half a surrogate: an agent's hook may hold one.
     return Response(encode(page), media_type="application/json")
+
+
+@router.get("/timeline", response_model=Timeline, dependencies=[Depends(owner_only)])
+async def get_timeline(
+    hub: HubPart,
+    since_seconds: Annotated[
+        float, Query(ge=0, le=1e12, allow_inf_nan=False, description="how far back")
+    ] = 3600,
+) -> Any:
+    """Who came into which state when, in the last so many seconds."""
+    since = time.time() - since_seconds
+    timeline = await hub.store.read(
+        lambda database: make_timeline(walk_back(database, {"agent.state"}), since)
+    )
+    return Response(encode(timeline.model_dump()), media_type="application/json")
 
 
 @router.get(
@@ -78,10 +85,6 @@ async def stream_events(
     is not of this history. Agents get their own events only."""
     own = actor_of(request).agent or agent
     start = last_event_id if last_event_id is not None else after
-
-    def wanted(event: Event) -> bool:
-        return event.agent == own
-
-    stream = hub.feed.stream(start, wanted if own else None)
+    stream = hub.feed.stream(start, own or None)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)

@@ -7,14 +7,13 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import StreamingResponse
 
-from bullpen.hub.guard import owner_only
+from bullpen.hub.http.guard import owner_only
 from bullpen.hub.http.state import HubPart
-from bullpen.hub.sweep import sweep
 
 router = APIRouter(tags=["gc"])
 
 
-class Wanted(BaseModel):
+class GcRequest(BaseModel):
     """What may go."""
 
     model_config = ConfigDict(extra="forbid")
@@ -37,13 +36,13 @@ class Wanted(BaseModel):
         }
     },
 )
-async def collect(hub: HubPart, wanted: Wanted) -> StreamingResponse:
+async def collect(hub: HubPart, wanted: GcRequest) -> StreamingResponse:
     """Remove sessions and clean, merged worktrees of agents that have ended; or say what would."""
 
     async def lines() -> AsyncIterator[str]:
-        async for found in sweep(
-            hub.supervisor, wanted.older_than_seconds, force=wanted.force, dry_run=wanted.dry_run
+        async for step in hub.gc.sweep(
+            wanted.older_than_seconds, force=wanted.force, dry_run=wanted.dry_run
         ):
-            yield found.model_dump_json() + "\n"
+            yield step.model_dump_json() + "\n"
 
     return StreamingResponse(lines(), media_type="application/x-ndjson")

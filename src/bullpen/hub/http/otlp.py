@@ -8,20 +8,25 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub import otlp
-from bullpen.hub.guard import actor_of
-from bullpen.hub.http.state import Hub, HubPart
+from bullpen.hub.http.errors import TOO_MUCH
+from bullpen.hub.http.guard import actor_of
+from bullpen.hub.http.state import HubPart
+from bullpen.hub.parts import Hub
+from bullpen.hub.usage import otlp
 from bullpen.model.agent import Agent
 
 router = APIRouter(tags=["telemetry"])
 
 T = TypeVar("T")
 
-LARGE_BYTES = 1 << 16  # reading more than that would hold the others up
+LARGE_BYTES = 1 << 14  # reading more than that would hold the others up
 CONTENT: dict[str, Any] = {kind: {"schema": {}} for kind in otlp.FORMS}
 DESCRIBED: dict[str, Any] = {
     "response_class": Response,
-    "responses": {200: {"description": "taken, in the form of the request", "content": CONTENT}},
+    "responses": {
+        200: {"description": "taken, in the form of the request", "content": CONTENT},
+        429: TOO_MUCH,
+    },
     "openapi_extra": {"requestBody": {"description": "OTLP, perhaps gzip", "content": CONTENT}},
 }
 
@@ -32,8 +37,8 @@ async def take_metrics(hub: HubPart, request: Request) -> Response:
     count. The same export may come again. Figures that cannot be are left out, and the answer says
     how many."""
     agent = _reporter(hub, request)
-    form, found = await _read(request, otlp.read_metrics)
-    rejected = await hub.usage.take_metrics(agent, found)
+    form, metrics = await _read(request, otlp.read_metrics)
+    rejected = await hub.usage.take_metrics(agent, metrics)
     return _answer(form, otlp.answer(form, rejected))
 
 
@@ -41,8 +46,8 @@ async def take_metrics(hub: HubPart, request: Request) -> Response:
 async def take_logs(hub: HubPart, request: Request) -> Response:
     """Requests and tool calls of the agent whose token it is. The same export may come again."""
     agent = _reporter(hub, request)
-    form, found = await _read(request, otlp.read_logs)
-    await hub.usage.take_logs(agent, found)
+    form, records = await _read(request, otlp.read_logs)
+    await hub.usage.take_logs(agent, records)
     return _answer(form, otlp.answer(form))
 
 
@@ -59,6 +64,7 @@ def _reporter(hub: Hub, request: Request) -> Agent:
     name = actor_of(request).agent
     if not name:
         raise BullpenError("telemetry is taken from agents, with their token", kind=Kind.DENIED)
+    hub.quotas.spend(name, {"telemetry": 1})
     return hub.registry.get(name).agent
 
 

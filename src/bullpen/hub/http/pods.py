@@ -9,11 +9,12 @@ from fastapi import APIRouter, Depends, Path
 from starlette.responses import StreamingResponse
 
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub.guard import owner_only
-from bullpen.hub.http.agents import Grace, Shown, shown
+from bullpen.hub.http.agents import shown
+from bullpen.hub.http.guard import owner_only
+from bullpen.hub.http.parameters import Grace
 from bullpen.hub.http.state import HubPart
+from bullpen.model.agent_shown import AgentShown, PodShown
 from bullpen.model.launch import PodLaunch
-from bullpen.model.state import Value
 
 router = APIRouter(tags=["pods"], dependencies=[Depends(owner_only)])
 
@@ -22,19 +23,12 @@ PodName = Annotated[
 ]
 
 
-class Pod(Value):
-    """A label, and the agents that share it."""
-
-    pod: str
-    agents: tuple[Shown, ...]
-
-
-@router.get("/pods", response_model=list[Pod])
+@router.get("/pods", response_model=list[PodShown])
 async def list_pods(hub: HubPart) -> Any:
     """All pods that an agent belongs to."""
     labels = sorted({live.agent.pod for live in hub.registry if live.agent.pod})
     return [
-        Pod(pod=label, agents=tuple(shown(x) for x in hub.registry if x.agent.pod == label))
+        PodShown(pod=label, agents=tuple(shown(x) for x in hub.registry if x.agent.pod == label))
         for label in labels
     ]
 
@@ -49,9 +43,10 @@ async def list_pods(hub: HubPart) -> Any:
         }
     },
 )
-async def start_pod(hub: HubPart, asked: PodLaunch) -> StreamingResponse:
-    """Start all agents of a template, or none. Everything is checked before the answer begins."""
-    launching = await hub.pods.launch(asked)
+async def start_pod(hub: HubPart, request: PodLaunch) -> StreamingResponse:
+    """Start all agents of a template, or none; those of a sequence get their tasks one after the
+    other. Everything is checked before the answer begins."""
+    launching = await hub.workflows.launch(request)
 
     async def lines() -> AsyncIterator[str]:
         async for progress in launching.follow():
@@ -60,7 +55,7 @@ async def start_pod(hub: HubPart, asked: PodLaunch) -> StreamingResponse:
     return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
-@router.delete("/pods/{name}", response_model=list[Shown])
+@router.delete("/pods/{name}", response_model=list[AgentShown])
 async def stop_pod(hub: HubPart, name: PodName, grace: Grace = None) -> Any:
     """Stop all agents of a pod, at once; answered when all are over. One that is being started
     is taken back."""
@@ -68,7 +63,7 @@ async def stop_pod(hub: HubPart, name: PodName, grace: Grace = None) -> Any:
     members = [live for live in hub.registry if live.agent.pod == name]
     if not members and not was_starting:
         raise BullpenError(f"no pod called {name}", hint="bullpen pod list", kind=Kind.NOT_FOUND)
-    stops = (hub.supervisor.stop(live.agent.name, grace) for live in members if live.is_running)
+    stops = (hub.stopper.stop(live.agent.name, grace) for live in members if live.is_running)
     results = await asyncio.gather(*stops, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

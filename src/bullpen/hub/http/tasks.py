@@ -1,6 +1,7 @@
 """Tasks: given to one agent below `/agents/{name}`, or to whoever is free; the same otherwise.
 
-An agent reads its own; everything else is the owner's.
+An agent reads its own; a director gives tasks, and reads, steers and cancels those; everything else
+is the owner's.
 """
 
 import asyncio
@@ -11,39 +12,55 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
-from pydantic import ConfigDict, Field
-from starlette.responses import JSONResponse, StreamingResponse
+from pydantic import ConfigDict
+from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 from bullpen.engines import get_engine
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub import run_plan, runs
-from bullpen.hub.guard import owner_only, owner_or_self
-from bullpen.hub.http.agents import Name
+from bullpen.home.projects import list_projects, load_project
 from bullpen.hub.http.errors import Problem
-from bullpen.hub.http.state import Hub, HubPart
-from bullpen.hub.task_driver import DIFF
-from bullpen.hub.task_stream import parse_mark, stream
-from bullpen.model.state import Value
+from bullpen.hub.http.guard import actor_of, owner_only, owner_or_director, owner_or_self
+from bullpen.hub.http.parameters import TEXT, AsText, Colour, Columns, Iso, Name, as_json
+from bullpen.hub.http.state import HubPart
+from bullpen.hub.parts import Hub
+from bullpen.hub.render.tasks import history_text, open_text
+from bullpen.hub.tasks import run as task_run
+from bullpen.hub.tasks import run_plan, task_changes
+from bullpen.hub.tasks.board import no_task
+from bullpen.hub.tasks.brought_over import list_missing
+from bullpen.hub.tasks.stream import parse_mark, stream
 from bullpen.model.task import (
     STATES,
-    TASK_ID,
-    Asked,
     Failed,
-    Offered,
     Prompt,
+    Queued,
+    QueuedTaskRequest,
     RequestKey,
     Resting,
     Task,
+    TaskRequest,
 )
-from bullpen.model.task_shown import Shown, show
-from bullpen.projects import list_projects, load_project
+from bullpen.model.task_shown import (
+    Complete,
+    Debug,
+    History,
+    ProjectShown,
+    RunLog,
+    TaskAccepted,
+    TaskList,
+    TaskMoved,
+    TaskShown,
+    as_row,
+    show,
+)
+from bullpen.model.value import Value
 
 LOG_BYTES = 4 << 20  # of each log that is shown
 MOST_WAIT_SECONDS = 3600.0
 LIMITED_SECONDS = 60  # if nobody says how long
 TEXT_CHARACTERS = 200
 
-TaskId = Annotated[str, Path(pattern=TASK_ID, description="a task's id")]
+TaskId = Annotated[str, Path(description="a task's id")]
 WaitSeconds = Annotated[
     float | None,
     Query(
@@ -55,32 +72,29 @@ WaitSeconds = Annotated[
 ]
 
 
-def whose(request: Request) -> str:
+async def whose(request: Request) -> str:
     """The agent that the path names; empty: anybody's."""
     return str(request.path_params.get("name", ""))
 
 
+async def giver(request: Request) -> str:
+    """The director that asks; empty: anybody else."""
+    return actor_of(request).director
+
+
+async def given_by_asker(hub: HubPart, request: Request) -> None:
+    """A director gets at the tasks that it gave; of others it learns not even that they are
+    there."""
+    director, id = actor_of(request).director, str(request.path_params.get("id", ""))
+    if director and id and (await hub.tasks.board.get(id)).director != director:
+        raise no_task(id)
+
+
 Whose = Annotated[str, Depends(whose)]
+Giver = Annotated[str, Depends(giver)]
 
 
-class Taken(Value):
-    """Acknowledged: it is on disk, and will be done."""
-
-    task_id: str
-    session_id: str
-    status: str = "queued"
-
-
-class Stands(Value):
-    """How a task stands after what was asked."""
-
-    task_id: str
-    state: str
-    message: str = ""
-    output: str | None = None
-
-
-class More(Value):
+class ContinueBody(Value):
     """Another turn. The same `request` asked twice is one turn."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -89,7 +103,7 @@ class More(Value):
     request: RequestKey | None = None
 
 
-class Enough(Value):
+class EndBody(Value):
     """No more turns. The same `request` asked twice is one end."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -97,98 +111,72 @@ class Enough(Value):
     request: RequestKey | None = None
 
 
-class TaskList(Value):
-    """What is held now."""
-
-    tasks: tuple[Shown, ...]
-
-
-class History(Value):
-    """One page, newest first."""
-
-    items: tuple[Shown, ...]
-    page: int
-    limit: int
-    total: int
-
-
-class RunLog(Value):
-    """What one run wrote; the end of it, if it is very long."""
-
-    number: int
-    stdout: str
-    stderr: str
-
-
-class Debug(Value):
-    """The raw output of all runs."""
-
-    task_id: str
-    runs: tuple[RunLog, ...]
-
-
-class Complete(Shown):
-    """A task with everything that is kept of it."""
-
-    logs: tuple[RunLog, ...]
-    diff: str | None
-
-
-class ProjectShown(Value):
-    """One project file."""
-
-    name: str
-    prompt: str
-    repo: str | None = None
-    workdir: str | None = None
-    error: str | None = Field(default=None, description="what is wrong with the file")
-
-
 # ── giving ──
 
 
 async def give_task(
-    hub: HubPart, name: Name, asked: Asked, wait_seconds: WaitSeconds = None
+    hub: HubPart, director: Giver, name: Name, body: TaskRequest, wait_seconds: WaitSeconds = None
 ) -> Any:
     """Give it a task. Acknowledged when it is on disk; refused while it has another one. The same
     `request` twice is one task. With `wait_seconds` the answer is the task when the model has
     answered; a failure of the engine is then an error, too."""
     # Asked again after a lost answer: the task may be there, whatever its agent does now.
-    again = await hub.tasks.board.rows.find_request(asked.request) if asked.request else None
-    with contextlib.nullcontext() if again else hub.seats.giving(name):
-        task = again or await hub.tasks.submit(name, asked)
+    again = await hub.tasks.find_again(body, director)
+    with contextlib.nullcontext() if again else hub.task_agents.giving(name):
+        task = again or await hub.tasks.submit(name, body, director)
     return await _taken(hub, task, wait_seconds)
 
 
-async def offer_task(hub: HubPart, asked: Offered, wait_seconds: WaitSeconds = None) -> Any:
-    """A task for any idle agent of that `role` and with those `labels`; higher `priority` first,
-    then in order. It waits on disk for as long as nobody is free."""
-    task = await hub.tasks.offer(asked)
+async def offer_task(
+    hub: HubPart, director: Giver, body: QueuedTaskRequest, wait_seconds: WaitSeconds = None
+) -> Any:
+    """A task for any idle agent of that `role` and with those `labels`, or for `agent` when it is
+    free; higher `priority` first, then in order. It waits on disk for as long as nobody is free.
+    With `fleet`: of all machines; what is committed in `repo` goes there, and comes back as branch
+    `worktree`."""
+    if body.fleet:
+        hub.fleet.check_task(body)
+    task = await hub.tasks.offer(body, director)
     return await _taken(hub, task, wait_seconds)
 
 
 async def _taken(hub: Hub, task: Task, seconds: float | None) -> Any:
     if seconds is not None:
-        found = await _waited(hub, task, seconds)
-        if found is not None:
-            return JSONResponse(_shown(hub, found).model_dump(mode="json"), 200)
-    return Taken(task_id=task.id, session_id=task.session_id)
+        waited = await _waited(hub, task, seconds)
+        if waited is not None:
+            return JSONResponse(_shown(hub, waited).model_dump(mode="json"), 200)
+    return TaskAccepted(task_id=task.id, session_id=task.session_id)
 
 
 async def _waited(hub: Hub, task: Task, seconds: float) -> Task | None:
     """The task when its turn is over; None if that takes longer."""
     try:
         async with asyncio.timeout(seconds):
-            found = await hub.tasks.board.wait(task.id, _rests)
+            task = await hub.tasks.board.wait(task.id, _is_answered)
     except TimeoutError:
         return None
-    if isinstance(found.status, Failed):
-        raise _failed(found, found.status, hub.tasks.engine_of(found))
-    return found
+    if isinstance(task.status, Queued):
+        raise _limited(task, task.status.due)
+    if isinstance(task.status, Failed):
+        raise _failed(task, task.status, hub.tasks.engine_of(task))
+    return task
 
 
-def _rests(task: Task) -> bool:
-    return isinstance(task.status, Resting)
+def _is_answered(task: Task) -> bool:
+    """Its turn is over, or waits for a rate limit to be reset."""
+    return isinstance(task.status, Resting) or (
+        isinstance(task.status, Queued) and bool(task.status.due)
+    )
+
+
+def _limited(task: Task, until: float) -> BullpenError:
+    seconds = max(1, math.ceil(until - time.time()))
+    return BullpenError(
+        f"task {task.id} met a rate limit: it waits, and goes on by itself in {seconds} s",
+        hint=f"bullpen task show {task.id}",
+        kind=Kind.COMMAND_FAILED,
+        details={"error": "rate_limited", "task_id": task.id, "retry_after": seconds},
+    )
 
 
 def _failed(task: Task, status: Failed, engine: str) -> BullpenError:
@@ -205,7 +193,7 @@ def _failed(task: Task, status: Failed, engine: str) -> BullpenError:
         case _:
             # What was tried again in vain may succeed later; a bad key or a full budget does not.
             is_retryable = bool(task.runs) and task.runs[-1].is_retryable
-            details |= {"error": "claude_error", "retryable": is_retryable}
+            details |= {"error": "engine_error", "retryable": is_retryable}
     message = f"task {task.id} failed: {status.error.message}"
     return BullpenError(message, kind=Kind.COMMAND_FAILED, details=details)
 
@@ -218,29 +206,41 @@ async def get_task(hub: HubPart, agent: Whose, id: TaskId) -> Any:
     return _shown(hub, await hub.tasks.board.get(id, agent))
 
 
+async def get_requested_task(
+    hub: HubPart,
+    director: Giver,
+    request: Annotated[RequestKey, Path(description="what its giver sent as `request`")],
+) -> Any:
+    """The task that was given with that `request`: whether an answer that was lost had one."""
+    task = await hub.tasks.board.rows.find_request(request)
+    if task is None or (director and task.director != director):
+        raise BullpenError("no task was given with that request", kind=Kind.NOT_FOUND)
+    return _shown(hub, task)
+
+
 async def cancel_task(hub: HubPart, agent: Whose, id: TaskId) -> Any:
     """Cancel it; answered at once. What runs gets SIGTERM, after ten seconds SIGKILL; what it has
     said until then is kept."""
     task = await hub.tasks.cancel(id, agent)
     message = "its run is told to end" if task.state == "cancelling" else "it is over"
-    return Stands(task_id=task.id, state=task.state, message=message)
+    return TaskMoved(task_id=task.id, state=task.state, message=message)
 
 
 async def continue_task(
-    hub: HubPart, agent: Whose, id: TaskId, asked: More, wait_seconds: WaitSeconds = None
+    hub: HubPart, agent: Whose, id: TaskId, body: ContinueBody, wait_seconds: WaitSeconds = None
 ) -> Any:
     """Another turn of a task that was kept open and rests."""
-    task = await hub.tasks.continue_(id, asked.prompt, asked.request or "", agent)
+    task = await hub.tasks.continue_(id, body.prompt, body.request or "", agent)
     if wait_seconds is not None:
         task = await _waited(hub, task, wait_seconds) or task
-    return Stands(task_id=task.id, state=task.state, message="", output=task.output)
+    return TaskMoved(task_id=task.id, state=task.state, message="", output=task.output)
 
 
-async def end_task(hub: HubPart, agent: Whose, id: TaskId, asked: Enough | None = None) -> Any:
+async def end_task(hub: HubPart, agent: Whose, id: TaskId, body: EndBody | None = None) -> Any:
     """No more turns: a task that rests is completed."""
-    request = asked.request if asked else None
+    request = body.request if body else None
     task = await hub.tasks.end(id, request or "", agent)
-    return Stands(task_id=task.id, state=task.state, message="it is over", output=task.output)
+    return TaskMoved(task_id=task.id, state=task.state, message="it is over", output=task.output)
 
 
 async def stream_task(
@@ -252,14 +252,15 @@ async def stream_task(
     ] = None,
 ) -> StreamingResponse:
     """What it says and does, as it happens, from its beginning: `state`, `begun`, `text`, `tool`,
-    `usage`, `retry`, `denied`, `turn`, at last `end` with the whole task."""
+    `usage`, `retry`, `denied`, `turn`, at last `end` with the whole task. `partial` is a piece of a
+    text that is being written (`is_first`: it begins one); `text` then has the whole."""
     task = await hub.tasks.board.get(id, agent)
     after = (0, 0, -1)
     if last_event_id:
-        found = parse_mark(last_event_id)
-        if found is None:
+        mark = parse_mark(last_event_id)
+        if mark is None:
             raise BullpenError("Last-Event-ID is none of this stream")
-        after = found
+        after = mark
     return StreamingResponse(
         stream(hub.home, hub.tasks.board, task, hub.tasks.engine_of, after),
         media_type="text/event-stream",
@@ -273,9 +274,21 @@ async def debug_task(hub: HubPart, agent: Whose, id: TaskId) -> Any:
     return Debug(task_id=task.id, runs=await asyncio.to_thread(_logs, hub, task))
 
 
-async def list_tasks(hub: HubPart, agent: Whose) -> Any:
-    """Those that are not over: queued, working, resting, being cancelled."""
-    return TaskList(tasks=tuple(_shown(hub, task) for task in hub.tasks.open_tasks(agent)))
+async def list_tasks(
+    hub: HubPart,
+    agent: Whose,
+    director: Giver,
+    text: AsText = False,
+    columns: Columns = 0,
+    colour: Colour = False,
+    iso: Iso = False,
+) -> Any:
+    """The tasks that are not over: queued, working, resting, being cancelled."""
+    tasks = tuple(_shown(hub, task) for task in hub.tasks.open_tasks(agent, director))
+    if text:
+        lines = open_text(tasks, agent, time.time(), columns=columns, colour=colour)
+        return PlainTextResponse(lines)
+    return as_json(TaskList(tasks=tasks), iso)
 
 
 State = Annotated[
@@ -286,6 +299,7 @@ State = Annotated[
 async def list_history(
     hub: HubPart,
     agent: Whose,
+    director: Giver,
     page: Annotated[int, Query(ge=1, le=1_000_000, description="from 1 on")] = 1,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     state: State = None,
@@ -293,20 +307,48 @@ async def list_history(
     text: Annotated[
         str | None, Query(max_length=TEXT_CHARACTERS, description="in its prompt or output")
     ] = None,
+    lines: AsText = False,
+    columns: Columns = 0,
+    colour: Colour = False,
 ) -> Any:
-    """All tasks that are kept, newest first."""
-    found, total = await hub.tasks.board.rows.page(
-        agent, page, limit, state=state or "", session=session or "", text=text or ""
+    """All tasks that are kept, newest first. Of prompts and outputs the beginnings."""
+    tasks, total = await hub.tasks.board.rows.page(
+        agent,
+        page,
+        limit,
+        state=state or "",
+        session=session or "",
+        text=text or "",
+        director=director,
     )
-    items = tuple(_shown(hub, task) for task in found)
-    return History(items=items, page=page, limit=limit, total=total)
+    items = tuple(as_row(_shown(hub, task)) for task in tasks)
+    history = History(items=items, page=page, limit=limit, total=total)
+    if lines:
+        given = {"state": state or "", "session": session or "", "text": text or ""}
+        filters = {key: value for key, value in given.items() if value}
+        return PlainTextResponse(
+            history_text(history, agent, filters, columns=columns, colour=colour)
+        )
+    return history
 
 
 async def get_history(hub: HubPart, agent: Whose, id: TaskId) -> Any:
-    """One task with its logs, commits and diff."""
+    """One task with its logs, and what it committed and what not."""
     task = await hub.tasks.board.get(id, agent)
-    logs, diff = await asyncio.to_thread(lambda: (_logs(hub, task), _diff(hub, task)))
-    return Complete(**dict(_shown(hub, task)), logs=logs, diff=diff)
+    logs = await asyncio.to_thread(_logs, hub, task)
+    changes, diff = await asyncio.to_thread(task_changes.find, hub.home, task)
+    missing = await _missing(hub, task)
+    shown = dict(_shown(hub, task))
+    return Complete(**shown, logs=logs, changes=changes, diff=diff, not_brought_over=missing)
+
+
+async def _missing(hub: Hub, task: Task) -> tuple[str, ...] | None:
+    if not task.is_over:
+        return None
+    session = await hub.tasks.board.rows.find_session(task.session_id)
+    if session is None:
+        return ()
+    return await list_missing(hub.private_gits, hub.registry.find(task.agent), session)
 
 
 async def list_project_files(hub: HubPart) -> Any:
@@ -315,41 +357,35 @@ async def list_project_files(hub: HubPart) -> Any:
 
 
 def _projects(hub: Hub) -> list[ProjectShown]:
-    found = []
+    projects = []
     for name in list_projects(hub.home):
         try:
             project = load_project(hub.home, name)
         except BullpenError as error:
-            found.append(ProjectShown(name=name, prompt="", error=error.message))
+            projects.append(ProjectShown(name=name, prompt="", error=error.message))
         else:
-            found.append(ProjectShown(**project.model_dump()))
-    return found
+            projects.append(ProjectShown(**project.model_dump()))
+    return projects
 
 
-def _shown(hub: Hub, task: Task) -> Shown:
+def _shown(hub: Hub, task: Task) -> TaskShown:
     return show(task, time.time(), hub.tasks.progress(task.id))
 
 
 def _logs(hub: Hub, task: Task) -> tuple[RunLog, ...]:
     if not task.agent:
         return ()
-    place = run_plan.task_directory(hub.home, task.agent, task.id)
-    numbers = sorted(int(path.name) for path in place.glob("[0-9]*") if path.name.isdecimal())
-    return tuple(_log(place / str(number), number) for number in numbers)
+    directory = run_plan.task_directory(hub.home, task.agent, task.id)
+    numbers = sorted(int(path.name) for path in directory.glob("[0-9]*") if path.name.isdecimal())
+    return tuple(_log(directory / str(number), number) for number in numbers)
 
 
-def _log(place: FilePath, number: int) -> RunLog:
+def _log(directory: FilePath, number: int) -> RunLog:
     return RunLog(
         number=number,
-        stdout=runs.tail(place / runs.OUTPUT, LOG_BYTES),
-        stderr=runs.tail(place / runs.ERRORS, LOG_BYTES),
+        stdout=task_run.tail(directory / task_run.OUTPUT, LOG_BYTES),
+        stderr=task_run.tail(directory / task_run.ERRORS, LOG_BYTES),
     )
-
-
-def _diff(hub: Hub, task: Task) -> str | None:
-    if not task.agent or not task.base:
-        return None
-    return runs.tail(run_plan.task_directory(hub.home, task.agent, task.id) / DIFF, LOG_BYTES)
 
 
 # ── the routes: the same below an agent's name and without ──
@@ -371,27 +407,35 @@ EVENTS: dict[int | str, dict[str, Any]] = {
 }
 FAILURES: dict[int | str, dict[str, Any]] = {
     429: {"model": Problem, "description": "with `wait_seconds`: `rate_limited`, `Retry-After`"},
-    502: {"model": Problem, "description": "with `wait_seconds`: `claude_error`"},
+    502: {"model": Problem, "description": "with `wait_seconds`: `engine_error`"},
     504: {
         "model": Problem,
         "description": "with `wait_seconds`: `timeout`, it took too long",
     },
 }
-WAITED = {200: {"model": Shown, "description": "with `wait_seconds`: the task"}, **FAILURES}
-LOOK, STEER = Depends(owner_or_self), Depends(owner_only)
+WAITED = {200: {"model": TaskShown, "description": "with `wait_seconds`: the task"}, **FAILURES}
+OWNER_OR_SELF, OWNER_ONLY = Depends(owner_or_self), Depends(owner_only)
+OWNER_OR_DIRECTOR, GIVEN_BY_ASKER = Depends(owner_or_director), Depends(given_by_asker)
 BOTH: tuple[tuple[str, str, Any, Any, Any], ...] = (
-    ("GET", "/tasks", list_tasks, TaskList, LOOK),
-    ("GET", "/task/{id}", get_task, Shown, LOOK),
-    ("POST", "/task/{id}/cancel", cancel_task, Stands, STEER),
-    ("POST", "/task/{id}/continue", continue_task, Stands, STEER),
-    ("POST", "/task/{id}/end", end_task, Stands, STEER),
-    ("GET", "/task/{id}/debug", debug_task, Debug, LOOK),
-    ("GET", "/history", list_history, History, LOOK),
-    ("GET", "/history/{id}", get_history, Complete, LOOK),
+    ("GET", "/tasks", list_tasks, TaskList, OWNER_OR_SELF),
+    ("GET", "/task/{id}", get_task, TaskShown, OWNER_OR_SELF),
+    ("POST", "/task/{id}/cancel", cancel_task, TaskMoved, OWNER_ONLY),
+    ("POST", "/task/{id}/continue", continue_task, TaskMoved, OWNER_ONLY),
+    ("POST", "/task/{id}/end", end_task, TaskMoved, OWNER_ONLY),
+    ("GET", "/task/{id}/debug", debug_task, Debug, OWNER_OR_SELF),
+    ("GET", "/history", list_history, History, OWNER_OR_SELF),
+    ("GET", "/history/{id}", get_history, Complete, OWNER_OR_SELF),
 )
 
 
-def _named(hub: HubPart, name: Name) -> None:
+RESPONSES: dict[Any, dict[int | str, dict[str, Any]]] = {
+    continue_task: FAILURES,
+    list_tasks: TEXT,
+    list_history: TEXT,
+}
+
+
+async def _named(hub: HubPart, name: Name) -> None:
     """Declares the part of the path, which `whose` reads; raises if there is no such agent."""
     hub.registry.get(name)
 
@@ -399,14 +443,14 @@ def _named(hub: HubPart, name: Name) -> None:
 router = APIRouter(tags=["tasks"])
 for _prefix, _more in (("", ()), ("/agents/{name}", (Depends(_named),))):
     for _method, _path, _function, _model, _rights in BOTH:
-        # Without a name it is everybody's, and so the owner's alone.
+        # Without a name it is everybody's: the owner's, and what a director gave is its own.
         router.add_api_route(
             _prefix + _path,
             _function,
             methods=[_method],
             response_model=_model,
-            responses=FAILURES if _function is continue_task else None,
-            dependencies=[_rights if _more else STEER, *_more],
+            responses=RESPONSES.get(_function),
+            dependencies=[_rights, *_more] if _more else [OWNER_OR_DIRECTOR, GIVEN_BY_ASKER],
         )
     router.add_api_route(
         f"{_prefix}/task/{{id}}/events",
@@ -414,7 +458,7 @@ for _prefix, _more in (("", ()), ("/agents/{name}", (Depends(_named),))):
         methods=["GET"],
         response_class=StreamingResponse,
         responses=EVENTS,
-        dependencies=[LOOK if _more else STEER, *_more],
+        dependencies=[OWNER_OR_SELF, *_more] if _more else [OWNER_OR_DIRECTOR, GIVEN_BY_ASKER],
     )
 for _path, _giving in (("/agents/{name}/task", give_task), ("/tasks", offer_task)):
     router.add_api_route(
@@ -422,14 +466,21 @@ for _path, _giving in (("/agents/{name}/task", give_task), ("/tasks", offer_task
         _giving,
         methods=["POST"],
         status_code=201,
-        response_model=Taken,
+        response_model=TaskAccepted,
         responses=WAITED,
-        dependencies=[STEER],
+        dependencies=[OWNER_OR_DIRECTOR],
     )
+router.add_api_route(
+    "/requests/{request}",
+    get_requested_task,
+    methods=["GET"],
+    response_model=TaskShown,
+    dependencies=[OWNER_OR_DIRECTOR],
+)
 router.add_api_route(
     "/projects",
     list_project_files,
     methods=["GET"],
     response_model=list[ProjectShown],
-    dependencies=[STEER],
+    dependencies=[OWNER_ONLY],
 )

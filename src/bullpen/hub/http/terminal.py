@@ -2,7 +2,8 @@
 
 Binary messages are output and input as they are; a text message from the client is
 `{"rows", "cols"}`, its size. The first message is the replay. The holder's rules hold: many
-clients, the last active one's size, a slow one dropped and told.
+clients, the last active one's size, a slow one dropped and told. With `frames` both sides speak the
+holder's own protocol, for `bullpen attach` on another machine.
 """
 
 import asyncio
@@ -11,9 +12,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, Field, ValidationError
 
-from bullpen.holder.frames import BrokenFrameError, Reader, frame, json_frame
-from bullpen.hub.guard import owner_only
-from bullpen.hub.http.agents import Name, asked, running
+from bullpen.holder.frames import BrokenFrameError, FrameReader, frame, json_frame
+from bullpen.hub.holders import link as holder_link
+from bullpen.hub.http.agents import asked, running
+from bullpen.hub.http.guard import owner_only
+from bullpen.hub.http.parameters import Name
 from bullpen.hub.http.state import hub_of
 
 router = APIRouter(dependencies=[Depends(owner_only)])
@@ -36,18 +39,25 @@ async def terminal(
     rows: Annotated[int, Query(ge=1, le=4096)] = 24,
     cols: Annotated[int, Query(ge=1, le=4096)] = 80,
     read_only: bool = False,
+    frames: bool = False,
 ) -> None:
     """Attach. Refused like any other request; closed with 4410 when the program has ended."""
-    hub = hub_of(socket)
+    hub = await hub_of(socket)
     live = running(hub, name)
-    path = str(hub.home.socket(live.agent.name))
-    reader, writer = await asked(name, asyncio.open_unix_connection(path))
+    streams = holder_link.open_streams(hub.home.socket(live.agent.name))
+    reader, writer = await asked(name, streams)
     await socket.accept()
-    writer.write(json_frame(b"A", {"read_only": read_only, "rows": rows, "cols": cols}))
+    if not frames:
+        writer.write(json_frame(b"A", {"read_only": read_only, "rows": rows, "cols": cols}))
+    show, type_in = (
+        (_pass_frames(reader, socket), _take_frames(socket, writer))
+        if frames
+        else (_show(reader, socket), _type(socket, writer, read_only))
+    )
     try:
         async with asyncio.TaskGroup() as group:
-            showing = group.create_task(_show(reader, socket))
-            typing = group.create_task(_type(socket, writer, read_only))
+            showing = group.create_task(show)
+            typing = group.create_task(type_in)
             await asyncio.wait({showing, typing}, return_when=asyncio.FIRST_COMPLETED)
             showing.cancel()
             typing.cancel()
@@ -64,18 +74,38 @@ async def _show(reader: asyncio.StreamReader, socket: WebSocket) -> None:
 
 async def _pass_on(reader: asyncio.StreamReader, socket: WebSocket) -> str:
     """All output; returns why there is no more."""
-    frames = Reader()
+    frames = FrameReader()
     while data := await _read(reader):
         try:
-            found = frames.feed(data)
+            received = frames.feed(data)
         except BrokenFrameError:
             break
-        for kind, payload in found:
+        for kind, payload in received:
             if kind in (b"P", b"O"):
                 await socket.send_bytes(payload)
             elif kind == b"D":
                 return "too slow; attach again"
     return "the program has ended"
+
+
+async def _pass_frames(reader: asyncio.StreamReader, socket: WebSocket) -> None:
+    """All that the holder says, as it is."""
+    try:
+        while data := await _read(reader):
+            await socket.send_bytes(data)
+        await socket.close(GONE, "the holder has left")
+    except (WebSocketDisconnect, RuntimeError):
+        return  # the client has left
+
+
+async def _take_frames(socket: WebSocket, writer: asyncio.StreamWriter) -> None:
+    """All that the client says, as it is: the holder checks its own protocol."""
+    while True:
+        try:
+            writer.write(await socket.receive_bytes())
+            await writer.drain()
+        except (WebSocketDisconnect, RuntimeError, KeyError, OSError):
+            return
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:

@@ -1,4 +1,5 @@
-"""Finished text for people, as the terminal shows it. Pure.
+"""Finished text for people: the tables and answers that the hub gives as plain text. Pure.
 
-Here and not in the command line, because the hot commands have no time to lay out text.
+Called by `http/`. A column of `bullpen list` is one entry of `COLUMNS` in `agents`. In the hub and
+not in the command line, because the hot commands have no time to lay out text.
 """

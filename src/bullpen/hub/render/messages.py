@@ -1,15 +1,27 @@
 """Messages: what became of one that was sent, and an inbox. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 
-from bullpen.hub.registry import Live
-from bullpen.hub.render.words import moment, waiting_text
-from bullpen.model.message import ROOT, HandOver, Interrupt, Message, Wait, next_step
+from bullpen.hub.agents.registry import LiveAgent
+from bullpen.hub.render.words import count_messages, moment, waiting_text
+from bullpen.model.message import (
+    ROOT,
+    HandOver,
+    Interrupt,
+    Message,
+    Wait,
+    is_open,
+    may_be_typed,
+    next_step,
+)
 from bullpen.model.state import Idle, Starting, Unknown
-from bullpen.text import align, printable, width
+from bullpen.table import lay_out
+from bullpen.text import printable, width
 
 TEXT_CHARACTERS = 200  # of a message in a line, where no width limits it
-LEAST_CHARACTERS = 20
+NAMES = ("id", "sender", "created", "status", "since", "text")
+DROPPED = ("since", "created", "status", "sender")  # in a narrow terminal
 NO_MESSAGES = "no messages\n"
 # Of an agent that works or is blocked, the rule says it itself.
 WAITS_UNTIL: dict[type, str] = {
@@ -19,31 +31,34 @@ WAITS_UNTIL: dict[type, str] = {
 }
 
 
-def sent_text(message: Message, live: Live | None, takes_messages: bool) -> str:
+def sent_text(message: Message, live: LiveAgent | None, takes_messages: bool) -> str:
     """`bullpen send`: how far it got, and when it will go on."""
     when = sent_when(message, live, takes_messages)
     return f"{message.status}{when} · {message.id}\n"
 
 
-def sent_when(message: Message, live: Live | None, takes_messages: bool) -> str:
+def sent_when(message: Message, live: LiveAgent | None, takes_messages: bool) -> str:
     """Why a message that was just sent is where it is: ` (amy is working): at the end of its
     turn`. `live` is the receiver; `takes_messages`, whether any can be handed to its engine."""
     name = printable(message.to)
     if message.status != "queued":
         return ""
     if live is None:
-        return ": in the person's inbox" if message.to == ROOT else ""
+        host, slash, _ = name.partition("/")
+        return f": on its way to {host}" if slash else ": in the person's inbox"
     if not live.is_running:
         return f" ({name} is not running): when it is started again"
     if not takes_messages:
         return f": {name} has to look into its inbox"
-    if live.agent.deliver == "lines":
-        return f" ({name} takes lines): at once"
+    if deliver := live.agent.deliver:
+        is_typed = may_be_typed(deliver, message)
+        of_owner = f" of its owner only): {name} has to look into its inbox"
+        return f" ({name} takes lines{'): at once' if is_typed else of_owner}"
     state = live.view.state
     return f" ({name} is {state.state}): {_due(live, message)}"
 
 
-def _due(live: Live, message: Message) -> str:
+def _due(live: LiveAgent, message: Message) -> str:
     state = live.view.state
     match next_step(state, [message], float("inf")):
         case HandOver():
@@ -64,29 +79,46 @@ def inbox_text(
     why: str = "",
     columns: int = 0,
     full: bool = False,
+    more: int = 0,
 ) -> str:
     """`bullpen inbox`: a line each, the newest last; cut to the terminal's width, or with the
-    whole text below. `is_own`: who looks is the receiver; `why`: why some are not delivered."""
+    whole text below. `is_own`: who looks is the receiver; `why`: why some are not delivered;
+    `more`: new ones that come next time."""
     if not messages:
         return NO_MESSAGES
-    heads = align([_head(message, is_own, for_owner) for message in messages])
+    heads = [_head(message, is_own, for_owner) for message in messages]
     if full:
         blocks = [
-            f"{head}\n{_body(message.text)}" for head, message in zip(heads, messages, strict=True)
+            f"{head}\n{_body(message.text)}"
+            for head, message in zip(lay_out(NAMES[:-1], heads), messages, strict=True)
         ]
         text = "\n".join(blocks)
     else:
-        widest = max(map(width, heads))
-        room = max(columns - widest - 2, LEAST_CHARACTERS) if columns else TEXT_CHARACTERS
-        texts = [_line(message.text, room) for message in messages]
-        text = "\n".join(align(list(zip(heads, texts, strict=True)))) + "\n"
-    waiting = sum(message.status in ("queued", "sent") for message in messages)
-    return text if is_own or not waiting or not why else f"{text}{waiting_text(waiting, why)}\n"
+        rows = [
+            (*head, _line(message.text, max(columns, TEXT_CHARACTERS)))
+            for head, message in zip(heads, messages, strict=True)
+        ]
+        text = "\n".join(lay_out(NAMES, rows, columns, drop=DROPPED)) + "\n"
+    if more:
+        return f"{text}{more} more new · bullpen inbox\n"
+    waiting = sum(map(is_open, messages))
+    if waiting and why and not is_own:
+        text += f"{waiting_text(waiting, why)}\n"
+    return text + _refused(messages)
+
+
+def _refused(messages: Sequence[Message]) -> str:
+    """`2 messages refused: sam was removed`, a line for each reason."""
+    reasons = Counter(message.reason for message in messages if message.status == "refused")
+    return "".join(
+        f"{count_messages(count)} refused: {printable(reason)}\n"
+        for reason, count in reasons.items()
+    )
 
 
 def _head(message: Message, is_own: bool, for_owner: bool) -> tuple[str, ...]:
     is_new = is_own and message.status in ("queued", "sent")
-    since = message.read or message.delivered or message.sent
+    since = message.refused or message.read or message.delivered or message.sent
     return (
         message.id,
         "you" if for_owner and message.sender == ROOT else printable(message.sender),

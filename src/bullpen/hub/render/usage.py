@@ -1,22 +1,24 @@
 """What agents used: a table. Pure."""
 
-from bullpen.hub.render.words import to_the_right
-from bullpen.model.usage import Report, Totals, short_count, short_seconds, short_usd
-from bullpen.text import align, printable
+from bullpen.model.usage import Totals, UsageReport, short_count, short_seconds, short_usd
+from bullpen.table import lay_out
+from bullpen.text import printable
 
 TOKEN_HEADERS = ("IN", "OUT", "CACHE READ", "CACHE WRITE")
 USAGE_HEADERS = (*TOKEN_HEADERS, "COST", "REQUESTS", "TOOLS", "TOOL TIME", "WORKED")
+DROPPED = ("TOOL TIME", "CACHE WRITE", "TOOLS", "REQUESTS", "CACHE READ", "WORKED", "IN", "OUT")
 
 
-def usage_text(report: Report) -> str:
+def usage_text(report: UsageReport, columns: int = 0) -> str:
     """`bullpen usage`: a line each, and one for all."""
     if not report.rows:
         since = f" since {report.since}" if report.since else ""
         return f"nothing was used{since} · agents report it while they work\n"
-    rows: list[tuple[str, ...]] = [(report.by.upper(), *USAGE_HEADERS)]
-    rows += [(printable(row.name) or f"no {report.by}", *_figures(row.used)) for row in report.rows]
-    rows.append(("total", *_figures(report.total)))
-    return "\n".join(align(to_the_right(rows, range(1, len(rows[0]))))) + "\n"
+    names = (report.by.upper(), *USAGE_HEADERS)
+    rows = [(printable(row.name) or f"no {report.by}", *_figures(row.used)) for row in report.rows]
+    table = [names, *rows, ("total", *_figures(report.total))]
+    lines = lay_out(names, table, columns, drop=DROPPED, cut=names[:1], figures=USAGE_HEADERS)
+    return "\n".join(lines) + "\n"
 
 
 def _figures(used: Totals) -> tuple[str, ...]:

@@ -1,21 +1,8 @@
-"""Words and columns that several texts share. Pure."""
+"""Words that several texts share. Pure."""
 
-from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from bullpen.text import printable, width
-
-
-def to_the_right(rows: Sequence[tuple[str, ...]], columns: Iterable[int]) -> list[tuple[str, ...]]:
-    """With the cells of those columns under each other's ends; empty ones stay empty."""
-    sizes = {column: max(width(row[column]) for row in rows) for column in columns}
-    return [
-        tuple(
-            " " * (sizes[n] - width(cell)) + cell if cell and n in sizes else cell
-            for n, cell in enumerate(row)
-        )
-        for row in rows
-    ]
+from bullpen.text import printable
 
 
 def count_messages(count: int) -> str:

@@ -1,0 +1,143 @@
+"""Which approvals are meant: by number, by agent, all of them, or the only one.
+
+Called by `approve`, `deny` and `answer`. Answers none itself.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from bullpen.cli import output
+from bullpen.cli.pager import is_at_terminal
+from bullpen.client.approvals import list_approvals
+from bullpen.client.hub import Hub
+from bullpen.errors import BullpenError, Kind
+from bullpen.model.approval_text import list_lines
+from bullpen.model.names import NAME
+
+if TYPE_CHECKING:
+    from bullpen.model.approval import Approval
+
+
+@dataclass(frozen=True)
+class ChosenApprovals:
+    """Their numbers. `unseen`: those that were not named by number, and are to be shown before
+    they are allowed."""
+
+    ids: tuple[int, ...]
+    unseen: "tuple[Approval, ...]" = ()
+
+
+def choose(hub: Hub, words: Sequence[str], everything: bool, verb: str) -> ChosenApprovals:
+    """By numbers or agents' names; without any, at a terminal, the only one that waits."""
+    if words and everything:
+        raise BullpenError("which ones?", hint="numbers, agents or --all, one of them")
+    if words and not any(map(_is_name, words)):
+        return ChosenApprovals(tuple(dict.fromkeys(map(number, words))))
+    waiting = hub.do(list_approvals().unchecked()).approvals
+    if not waiting:
+        raise BullpenError("nothing waits for you", hint="bullpen list", kind=Kind.NOT_FOUND)
+    if everything:
+        return _unseen(waiting)
+    if words:
+        return _named(waiting, words)
+    if not is_at_terminal():
+        raise _unnamed(waiting, verb)
+    return _unseen(waiting) if len(waiting) == 1 else _asked(waiting)
+
+
+def choose_question(hub: Hub, word: str) -> int:
+    """The number of the question that is meant: by number, or the only one of an agent."""
+    if not _is_name(word):
+        return number(word)
+    waiting = hub.do(list_approvals().unchecked()).approvals
+    asked = [one.id for one in waiting if one.agent == word and one.questions]
+    if len(asked) != 1:
+        much = f"asks {len(asked)} things: which one?" if asked else "asks nothing that waits here"
+        raise BullpenError(
+            f"{word} {much}",
+            hint=f"bullpen approvals · in its terminal: bullpen attach {word}",
+            kind=Kind.CONFLICT if asked else Kind.NOT_FOUND,
+        )
+    return asked[0]
+
+
+def number(text: str) -> int:
+    """`7` or `#7`."""
+    digits = text.removeprefix("#")
+    if not (digits.isascii() and digits.isdecimal() and 0 < len(digits) < 16):
+        raise BullpenError(f"no number of an approval: {text}", hint="bullpen approvals")
+    return int(digits)
+
+
+def answer_each(
+    ids: Sequence[int], answer: "Callable[[int], Approval]", as_json: bool
+) -> "list[Approval]":
+    """Answer one after the other; what failed is said for each, and the first of it raised."""
+    answered, failures = [], []
+    for id in ids:
+        try:
+            answered.append(answer(id))
+        except BullpenError as error:
+            failures.append(error)
+    if as_json and answered:
+        output.write_json(answered[0] if len(ids) == 1 else {"approvals": answered})
+    for other in failures[1:]:
+        output.write_error(other.message, other.hint)
+    if failures:
+        raise failures[0]
+    return answered
+
+
+def _is_name(word: str) -> bool:
+    return NAME.fullmatch(word) is not None and not word.isdecimal()
+
+
+def _unseen(approvals: "Sequence[Approval]") -> ChosenApprovals:
+    return ChosenApprovals(tuple(one.id for one in approvals), tuple(approvals))
+
+
+def _named(waiting: "Sequence[Approval]", words: Sequence[str]) -> ChosenApprovals:
+    found: dict[int, Approval | None] = {}
+    for word in words:
+        if not _is_name(word):
+            found[number(word)] = None
+            continue
+        of_agent = {one.id: one for one in waiting if one.agent == word}
+        if not of_agent:
+            raise BullpenError(
+                f"{word} waits for no answer", hint="bullpen approvals", kind=Kind.NOT_FOUND
+            )
+        found |= of_agent
+    return ChosenApprovals(tuple(found), tuple(one for one in found.values() if one is not None))
+
+
+def _unnamed(waiting: "Sequence[Approval]", verb: str) -> BullpenError:
+    """Nobody is there who sees which one is meant: a script answers what it names."""
+    if len(waiting) > 1:
+        wait = f"{len(waiting)} approvals wait: which one?"
+        return BullpenError(
+            wait, hint=f"bullpen approvals · bullpen {verb} ID… · bullpen {verb} --all"
+        )
+    only = waiting[0]
+    return BullpenError(
+        f"no terminal to show you #{only.id} of {only.agent}: name it",
+        hint=f"bullpen approvals {only.id} · bullpen {verb} {only.id}",
+    )
+
+
+def _asked(waiting: "Sequence[Approval]") -> ChosenApprovals:
+    """Which of several, by a person at a terminal. An agent's name means those that were shown:
+    what it asks for meanwhile nobody has seen."""
+    for line in list_lines(waiting, output.terminal_columns(), time.time()):
+        output.write(line)
+    answer = click.prompt("Which? Numbers, agents or all", default="none", show_default=True)
+    words = answer.split()
+    if words == ["all"]:
+        return ChosenApprovals(tuple(one.id for one in waiting))
+    if words in ([], ["none"]):
+        raise click.Abort
+    return ChosenApprovals(_named(waiting, words).ids)

@@ -1,0 +1,98 @@
+"""`bullpen diff`: what an agent has done, committed and not, apart."""
+
+import dataclasses
+from typing import Any
+
+import click
+
+from bullpen import worktrees
+from bullpen.cli import output
+from bullpen.cli.commands.worktree import complete_names
+from bullpen.cli.diff_text import coloured, stat_lines, summary
+from bullpen.cli.own_pager import page
+from bullpen.cli.worktree_sites import bring_over, open_site, told_of_agents
+from bullpen.worktrees import Compared, Site
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_names)
+@click.option("--stat", "is_stat", is_flag=True, help="Only the files, and how much of them.")
+@click.option("--against", metavar="REF", default="", help="Since it left this branch or commit.")
+@output.json_option
+def command(name: str, is_stat: bool, against: str, as_json: bool) -> None:
+    """Show what an agent has done since its branch began: committed and uncommitted work apart.
+
+    The last line says with whom it would conflict; nothing is merged for that.
+    """
+    with told_of_agents(name):
+        site = open_site(None, name)
+        bring_over(site)
+        compared, base = worktrees.compare_worktree(site, name, against)
+    found = _conflicts(site, name, against)
+    if as_json:
+        output.write_json(_to_json(name, base, compared, found))
+        return
+    files = len(compared.uncommitted_files)
+    last = summary(
+        compared.commits.count, files, against or worktrees.base_of(site, name), found.items()
+    )
+    lines = [*(_stat(compared) if is_stat else _text(compared)), last]
+    if is_stat:
+        output.write("\n".join(lines))
+    else:
+        page("\n".join(lines))
+
+
+def _conflicts(site: Site, name: str, against: str) -> dict[str, tuple[str, ...]]:
+    """With its base and with every other worktree, in one call of git."""
+    others = [each for each in worktrees.list_managed(site) if each.name != name]
+    named = [
+        against or worktrees.base_of(site, name),
+        *(e.name for e in others if e.head.strip("0")),
+    ]
+    pairs = [(name, other) for other in dict.fromkeys(named) if other]
+    found = worktrees.conflicts_of(site, pairs) if worktrees.head(site, name) else {}
+    return {other: result.files for (_, other), result in found.items()}
+
+
+def _text(compared: Compared) -> list[str]:
+    lines = []
+    for title, text in (
+        ("committed", compared.committed),
+        ("not committed", compared.uncommitted),
+        ("staged, and not so in the files", compared.staged),
+    ):
+        if text:
+            lines += [output.colour(title, "bold"), *coloured(text, _has_colours()), ""]
+    return lines
+
+
+def _stat(compared: Compared) -> list[str]:
+    lines = stat_lines(compared.committed_files, _has_colours())
+    if compared.uncommitted_files:
+        lines += ["not committed:", *stat_lines(compared.uncommitted_files, _has_colours())]
+    return lines
+
+
+def _has_colours() -> bool:
+    import sys
+
+    return output.has_colours(sys.stdout)
+
+
+def _to_json(
+    name: str, base: str, compared: Compared, found: dict[str, tuple[str, ...]]
+) -> dict[str, Any]:
+    parts = {"committed": compared.committed_files, "uncommitted": compared.uncommitted_files}
+    return {
+        "name": name,
+        "base": base,
+        "commits": list(compared.commits.subjects),
+        "commit_count": compared.commits.count,
+        "files": [
+            {**dataclasses.asdict(file), "part": part}
+            for part, each in parts.items()
+            for file in each
+        ],
+        "conflicts": {other: list(files) for other, files in found.items() if files},
+    }

@@ -1,0 +1,214 @@
+"""`bullpen director`: what brings work in by itself: make, start, stop and list directors."""
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from bullpen.cli import directors, output
+from bullpen.cli.component_log import write_log
+from bullpen.cli.directors import complete_directors
+from bullpen.cli.help_text import Group
+from bullpen.cli.tasks.options import prompt_of
+from bullpen.directors import config as configs
+from bullpen.errors import BullpenError, Kind
+from bullpen.files import create_once
+from bullpen.home.paths import Home, current_home, short_path
+
+HEADERS = ("NAME", "TYPE", "STATE", "PORT", "AUTOSTART", "RESTARTS")
+GOAL_HEADERS = ("ID", "STATE", "AGENT", "GOAL")
+LOOK_AGAIN_SECONDS = 0.2
+OTHER_NAMES = {"manager": "claude"}  # what people call a type
+OVER = ("completed", "failed", "cancelled")
+
+name_argument = click.argument("name", shell_complete=complete_directors)
+
+
+@click.group(cls=Group)
+def command() -> None:
+    """Directors bring work in by themselves: they find it, and give it to agents.
+
+    Each has a file in directors/ in the home, and a process of its own.
+    """
+
+
+@command.command()
+@click.argument("type", metavar="TYPE", type=click.Choice(sorted([*configs.TYPES, *OTHER_NAMES])))
+@click.argument("name", required=False)
+@output.json_option
+def init(type: str, name: str | None, as_json: bool) -> None:
+    """Write a file for a director, with every key as a comment.
+
+    Types: scheduler, which gives tasks by the clock; github and gitlab, which turn issues into
+    pull requests; claude, a manager, which takes goals and leads other agents.
+    """
+    home = current_home()
+    type = OTHER_NAMES.get(type, type)
+    path = configs.config_file(home, name or type)
+    home.directors.mkdir(mode=0o700, exist_ok=True)
+    if not create_once(path, configs.director_type(type).starter.encode()):
+        raise BullpenError(f"{path} is there already", hint="edit it", kind=Kind.CONFLICT)
+    if as_json:
+        output.write_json({"name": path.stem, "type": type, "file": str(path)})
+        return
+    output.write(f"written: {output.printable(short_path(path))}")
+    output.write(f"next: edit it, then bullpen director start {path.stem}")
+
+
+@command.command()
+@name_argument
+@output.json_option
+def start(name: str, as_json: bool) -> None:
+    """Start a director, unless it runs."""
+    _started(name, directors.start_director(current_home(), name), as_json)
+
+
+@command.command()
+@name_argument
+@output.json_option
+def stop(name: str, as_json: bool) -> None:
+    """Stop a director. Tasks that it gave go on; it takes them up again when it is started."""
+    was_running = directors.stop_director(current_home(), name)
+    if as_json:
+        output.write_json({"name": name, "stopped": was_running})
+    else:
+        output.write(f"{name} stopped" if was_running else f"{name} was not running")
+
+
+@command.command()
+@name_argument
+@output.json_option
+def restart(name: str, as_json: bool) -> None:
+    """Stop a director, and start it again."""
+    home = current_home()
+    configs.load_director(home, name)  # a file with errors stops nothing
+    directors.stop_director(home, name)
+    _started(name, directors.start_director(home, name), as_json)
+
+
+def _started(name: str, pid: int | None, as_json: bool) -> None:
+    if as_json:
+        output.write_json({"name": name, "started": pid is not None, "pid": pid})
+        return
+    output.write(f"{name} runs · pid {pid}" if pid is not None else f"{name} runs already")
+    _, config = configs.load_director(current_home(), name)
+    for note in config.notes():
+        sys.stderr.write(f"note: {note}\n")
+
+
+@command.command()
+@name_argument
+@click.argument("goal")
+@click.option("--wait", is_flag=True, help="Until it is over; then print the report.")
+@output.json_option
+def task(name: str, goal: str, wait: bool, as_json: bool) -> None:
+    """Give a goal to a director of type claude (`-`: standard input).
+
+    It has agents work on it, looks at what they made, and reports.
+    """
+    home = current_home()
+    id = directors.give_goal(home, name, prompt_of(goal))
+    found = _look_at_goal(home, name, id, wait)
+    if not wait and not as_json:
+        output.write(f"{id} · {name} leads · bullpen director goal {name} {id} --wait")
+        return
+    _write_goal(found, wait, as_json)
+
+
+@command.command()
+@name_argument
+@click.argument("id")
+@click.option("--wait", is_flag=True, help="Until it is over; then print the report.")
+@click.option("--cancel", is_flag=True, help="End it. Tasks that were given to others go on.")
+@output.json_option
+def goal(name: str, id: str, wait: bool, cancel: bool, as_json: bool) -> None:
+    """Say how a goal stands, with the report when it is over; wait for it, or end it."""
+    home = current_home()
+    if cancel:
+        directors.cancel_goal(home, name, id)
+    _write_goal(_look_at_goal(home, name, id, wait), wait, as_json)
+
+
+@command.command()
+@name_argument
+@output.json_option
+def goals(name: str, as_json: bool) -> None:
+    """List the goals of a director of type claude: those that are not over, then the last ones."""
+    found = directors.list_goals(current_home(), name)
+    if as_json:
+        output.write_json({"goals": found})
+        return
+    if not found:
+        output.write(f'{name} has no goals · bullpen director task {name} "GOAL"')
+        return
+    rows = [
+        (one["id"], one["state"], one["agent"] or "–", " ".join(one["goal"].split()))
+        for one in found
+    ]
+    output.write_table(GOAL_HEADERS, rows)
+
+
+def _look_at_goal(home: Home, name: str, id: str, wait: bool) -> dict[str, Any]:
+    found = directors.get_goal(home, name, id)
+    while wait and found["state"] not in OVER:
+        time.sleep(LOOK_AGAIN_SECONDS)
+        found = directors.get_goal(home, name, id)
+    return found
+
+
+def _write_goal(found: dict[str, Any], has_waited: bool, as_json: bool) -> None:
+    """One that was waited for is its report; one that was only looked at says its state first."""
+    state, why = found["state"], found.get("reason")
+    told = f"{found['id']} {state}" + (f": {why}" if why else "")
+    if as_json:
+        output.write_json(found)
+    elif not has_waited:
+        output.write(output.printable(told, lines=True))
+    if not as_json and found.get("report"):
+        output.write(output.printable(str(found["report"]), lines=True))
+    if has_waited and state != "completed":
+        raise BullpenError(told, kind=Kind.COMMAND_FAILED)
+
+
+@command.command("list")
+@output.json_option
+def list_(as_json: bool) -> None:
+    """List directors, and what holds them up."""
+    rows = directors.list_rows(current_home())
+    if as_json:
+        output.write_json({"directors": [row.to_json() for row in rows]})
+        return
+    if not rows:
+        output.write("no directors · bullpen director init scheduler")
+        return
+    table = [
+        (
+            row.name,
+            row.type,
+            row.state,
+            str(row.port or ""),
+            "yes" if row.autostart else "",
+            str(row.restarts or ""),
+        )
+        for row in rows
+    ]
+    output.write_table(
+        HEADERS, table, drop=("AUTOSTART", "PORT", "RESTARTS", "TYPE"), cut=("NAME",)
+    )
+    # Below the table, where no narrow terminal cuts them.
+    for row in rows:
+        for problem in row.problems:
+            output.write(output.printable(f"{row.name}: {problem.text(time.time())}"))
+
+
+@command.command()
+@name_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until you press Ctrl-C.")
+@click.option("-n", "--lines", type=click.IntRange(0), default=100, help="Only so many, the last.")
+@output.json_option
+def logs(name: str, follow: bool, lines: int, as_json: bool) -> None:
+    """Print a director's log. With --json one entry per line, as the file has it."""
+    path = current_home().logs / f"{configs.check_director_name(name)}.log"
+    start = f"bullpen director start {name}"
+    write_log(path, start=start, follow=follow, lines=lines, as_json=as_json)

@@ -1,0 +1,212 @@
+"""`bullpen finish`: what becomes of an agent's work, then the agent goes. Can be run again.
+
+Every step finds out what is done already: what has landed is not landed twice, and what is gone is
+not removed again.
+"""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bullpen import worktrees
+from bullpen.cli import output
+from bullpen.cli.commands.land import raise_if_not_landed, wait_for
+from bullpen.cli.commands.worktree import complete_names
+from bullpen.cli.connect import connect
+from bullpen.cli.ending import shown_endings
+from bullpen.cli.landing_text import line_of, moved_lines
+from bullpen.cli.worktree_sites import bring_over, open_site, refuse_used, why_used
+from bullpen.client import agents, landings
+from bullpen.client.events import list_events
+from bullpen.errors import BullpenError, Kind
+from bullpen.home.paths import current_home
+from bullpen.worktrees import Site
+
+if TYPE_CHECKING:
+    from bullpen.cli.pull_request import OpenedPull
+    from bullpen.client.hub import Hub
+
+MOST_NAMED = 10
+HOLDER_SECONDS = 10.0
+LOOK_SECONDS = 0.05
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_names)
+@click.option("--land", "how", flag_value="land", help="Land its branch, then remove the agent.")
+@click.option("--pr", "how", flag_value="pr", help="Push its branch, open a pull request for it.")
+@click.option("--keep", "how", flag_value="keep", help="Remove the agent; its branch stays.")
+@click.option("--discard", "how", flag_value="discard", help="Drop it; kept aside for 30 days.")
+@click.option("--into", metavar="BRANCH", help="With --land or --pr: where to.")
+@click.option("--commit", "message", metavar="MESSAGE", help="Commit what is not committed.")
+@output.json_option
+def command(
+    name: str, how: str | None, into: str | None, message: str | None, as_json: bool
+) -> None:
+    """End an agent and deal with its work in one step: land it, open a pull request, keep its
+    branch, or drop it.
+
+    --land goes into the branch that it was made from, --pr asks for the forge's default branch.
+
+    Uncommitted work is named, and nothing happens; --commit commits it. Interrupted, it can be run
+    again.
+    """
+    if how is None:
+        raise click.UsageError("what becomes of its work? --land, --pr, --keep or --discard")
+    if into and how not in ("land", "pr"):
+        raise click.UsageError("--into goes with --land or --pr")
+    if message is not None and how == "discard":
+        raise click.UsageError("--commit does not go with --discard")
+    hub = connect()
+    if how == "pr":
+        pull, lines = _finish_by_pull(hub, name, into, message)
+        shown: dict[str, Any] = {"pull": {"number": pull.number, "url": pull.url}}
+    else:
+        lines, shown = _finish(hub, name, how, into, message), {}
+    if as_json:
+        output.write_json({"name": name, "how": how, "done": lines, **shown})
+        return
+    for line in lines:
+        output.write(line)
+
+
+def _finish(hub: "Hub", name: str, how: str, into: str | None, message: str | None) -> list[str]:
+    site = open_site(None, name)
+    is_there = worktrees.exists(site, name)
+    lines: list[str] = []
+    if is_there and how != "discard":
+        if message is not None:
+            lines += _commit(hub, site, name, message)
+        _refuse_uncommitted(site, name)
+    if how == "land" and (is_there or _has_branch(site, name)):
+        lines += _land(hub, name, into)
+    if how == "discard":
+        lines += _discard(hub, site, name)
+    return lines + _remove(hub, site, name, is_there, delete_branch=how != "keep")
+
+
+def _finish_by_pull(
+    hub: "Hub", name: str, into: str | None, message: str | None
+) -> tuple["OpenedPull", list[str]]:
+    """The branch stays: what is at the forge may be asked to change, or be refused."""
+    from bullpen.cli.pull_request import open_pull
+
+    site = open_site(None, name)
+    is_there = worktrees.exists(site, name)
+    lines: list[str] = []
+    if is_there:
+        if message is not None:
+            lines += _commit(hub, site, name, message)
+        _refuse_uncommitted(site, name)
+    record = worktrees.find_record(site, name)
+    branch = record.branch if record else name  # of one that is removed: its branch has its name
+    if not branch or not worktrees.branch_exists(site.repo, branch):
+        raise BullpenError(
+            f"no branch of {name} is there", hint="bullpen list", kind=Kind.NOT_FOUND
+        )
+    pull = open_pull(current_home(), site.repo, branch, into)
+    lines.append(output.printable(pull.words()))
+    if is_there or _was_an_agent(hub, name):
+        lines += _remove(hub, site, name, is_there, delete_branch=False)
+    return pull, lines
+
+
+def _has_branch(site: Site, name: str) -> bool:
+    record = worktrees.find_record(site, name)
+    return bool(record and record.branch and worktrees.branch_exists(site.repo, record.branch))
+
+
+def _refuse_uncommitted(site: Site, name: str) -> None:
+    bring_over(site, name)
+    files = worktrees.uncommitted_files(site, name)
+    if files:
+        named = ", ".join(files[:MOST_NAMED]) + (", …" if len(files) > MOST_NAMED else "")
+        raise BullpenError(
+            f"{name} has uncommitted work, which stays as it is: {named}",
+            hint=f'have {name} commit it, or: bullpen finish {name} … --commit "MESSAGE"',
+            kind=Kind.CONFLICT,
+            details={"files": files[:100]},
+        )
+
+
+def _commit(hub: "Hub", site: Site, name: str, message: str) -> list[str]:
+    """An agent that runs would commit at the same time: it ends first."""
+    _stop(hub, name)
+    bring_over(site, name)
+    _refuse_used(site, name)
+    commit = worktrees.commit_all(site, name, message)
+    return [f"committed as {commit[:7]}"] if commit else []
+
+
+def _land(hub: "Hub", name: str, into: str | None) -> list[str]:
+    asked = hub.do(landings.land([name], into=into)).landings
+    ended = wait_for(hub, [landing.id for landing in asked])
+    lines = [line_of(landing, len(name)) for landing in ended]
+    try:
+        raise_if_not_landed(ended)
+    except click.exceptions.Exit:
+        for line in lines:
+            output.write(line)
+        raise
+    return [*lines, *moved_lines(ended)]
+
+
+def _discard(hub: "Hub", site: Site, name: str) -> list[str]:
+    _stop(hub, name)
+    bring_over(site, name)
+    _refuse_used(site, name)
+    result = worktrees.remove(site, name, force=True)
+    if not result.existed:
+        return []
+    back = f" · kept for 30 days: bullpen worktree restore {name}" if result.kept else ""
+    return [f"dropped {name}{back}"]
+
+
+def _stop(hub: "Hub", name: str) -> None:
+    try:
+        with shown_endings(hub.home, [name]):
+            hub.do(agents.stop_agent(name))
+    except BullpenError as error:
+        if error.kind is not Kind.NOT_FOUND:  # a worktree without an agent, or one that is gone
+            raise
+
+
+def _refuse_used(site: Site, name: str) -> None:
+    """Its holder is there for a moment after the hub has heard of its end."""
+    deadline = time.monotonic() + HOLDER_SECONDS
+    while why_used(site, name) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+    refuse_used(site, name)
+
+
+def _was_an_agent(hub: "Hub", name: str) -> bool:
+    """Whoever runs it again when all is done is told so; a name that never was is a mistake."""
+    return bool(hub.do(list_events(agent=name, limit=1).unchecked()).events)
+
+
+def _remove(
+    hub: "Hub", site: Site, name: str, was_there: bool, *, delete_branch: bool
+) -> list[str]:
+    """The agent with all that is left of it; a worktree that no agent has."""
+    try:
+        with shown_endings(hub.home, [name]):
+            removed = hub.do(agents.remove_agent(name, keep_branch=not delete_branch))
+    except BullpenError as error:
+        if error.kind is not Kind.NOT_FOUND:
+            raise
+        result = worktrees.remove(site, name, delete_branch=delete_branch)
+        branch, left = result.branch, result.branch_left
+        is_gone = result.existed and was_there  # else only its branch was left
+        if not (result.existed or _was_an_agent(hub, name)):
+            raise BullpenError(
+                f"no agent or worktree called {name}", hint="bullpen list", kind=Kind.NOT_FOUND
+            ) from error
+    else:
+        branch, left, is_gone = removed.branch, removed.branch_left, True
+    words = f"{name} removed" if is_gone else f"{name} is gone already"
+    if branch:
+        words += f" · with branch {branch}"
+    if left:
+        words += f" · branch {left} stays"
+    return [output.printable(words)]

@@ -1,0 +1,57 @@
+"""`bullpen rm`: remove agents as a whole."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from bullpen.cli import output
+from bullpen.cli.connect import connect
+from bullpen.cli.ending import shown_endings
+from bullpen.client import agents
+from bullpen.errors import BullpenError
+
+if TYPE_CHECKING:
+    from bullpen.home.paths import Home
+    from bullpen.model.agent_shown import AgentRemoved
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True)
+@output.json_option
+def command(names: Sequence[str], as_json: bool) -> None:
+    """Remove agents: each is stopped, and its session and its worktree go. Its branch goes, too, if
+    nothing is lost with it.
+
+    Who has uncommitted work, or work that exists nowhere else, goes on as it is. Messages that
+    wait for one that is removed are refused: a later agent of its name does not get them.
+    """
+    hub, removed, failures = connect(), [], []
+    for name in dict.fromkeys(names):
+        try:
+            with shown_endings(hub.home, [name]):
+                removed.append(hub.do(agents.remove_agent(name).unchecked()))
+        except BullpenError as error:
+            failures.append(error)
+        else:
+            if not as_json:
+                _write(removed[-1], hub.home)
+    if as_json:
+        output.write_json({"removed": removed})
+    for failure in failures[1:]:
+        output.write_error(failure.message, failure.hint)
+    if failures:
+        raise failures[0]
+
+
+def _write(agent: "AgentRemoved", home: "Home") -> None:
+    gone = ["worktree"] if agent.worktree else []
+    gone += [f"branch {output.printable(agent.branch)}"] if agent.branch else []
+    output.write(f"{agent.name} removed" + (f" · with {' and '.join(gone)}" if gone else ""))
+    if agent.branch_left:
+        commits = "1 commit" if agent.unique_commits == 1 else f"{agent.unique_commits} commits"
+        branch = output.printable(agent.branch_left)
+        output.write(f"kept branch {branch}: {commits} nowhere else · git merge {branch}")
+    if not agent.worktree and (home.worktrees / agent.name).is_dir():
+        name = agent.name
+        output.write(f"kept worktree {name}, where its tasks worked · bullpen worktree info {name}")

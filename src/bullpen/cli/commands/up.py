@@ -1,0 +1,45 @@
+"""`bullpen up`: start everything that is configured to run by itself, or what you name."""
+
+import click
+
+from bullpen.cli import output
+from bullpen.cli.configured import Configured, list_configured, pick
+from bullpen.errors import BullpenError, Kind
+from bullpen.home.paths import current_home
+
+
+@click.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@output.json_option
+def command(names: tuple[str, ...], as_json: bool) -> None:
+    """Start agents, directors and the view whose files say `autostart: true`.
+
+    With names, those, whatever their files say. Who runs already goes on. Exit code 1 if one could
+    not be started; the others are.
+    """
+    home = current_home()
+    everything = list_configured(home)
+    chosen = pick(everything, names) if names else [one for one in everything if one.autostart]
+    results = [(one, *_start(one)) for one in chosen]
+    if as_json:
+        rows = [
+            {"kind": one.kind, "name": one.name, "result": result, "error": error or None}
+            for one, result, error in results
+        ]
+        output.write_json({"started": rows})
+    elif not results:
+        output.write("nothing has `autostart: true` · bullpen up NAME starts one all the same")
+    for one, result, error in results if not as_json else []:
+        told = f"{one.kind} {one.name}: {result}" + (f": {error}" if error else "")
+        output.write(output.printable(told, lines=True))
+    if any(error for _, _, error in results):
+        raise click.exceptions.Exit(1)
+
+
+def _start(one: Configured) -> tuple[str, str]:
+    try:
+        return ("started" if one.start() else "runs already"), ""
+    except BullpenError as error:
+        if error.kind is Kind.DENIED:
+            raise
+        return "failed", error.message

@@ -1,0 +1,351 @@
+"""What `director`, `schedule` and `up` share: the directors of this home, started and stopped.
+
+A director is started with a token of its own: made here, its hash told to the hub. Commands go to
+its socket in the home.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from bullpen.cli.components import OwnComponent, ask_to_leave, own_components
+from bullpen.cli.start_component import start_component
+from bullpen.cli.tasks import agents as task_agents
+from bullpen.client import processes
+from bullpen.client.call import Call, read_fields
+from bullpen.client.directors import admit_director, revoke_director
+from bullpen.client.hub import Hub
+from bullpen.client.start import answers, start_hub
+from bullpen.component import ask
+from bullpen.directors import config as configs
+from bullpen.directors import token
+from bullpen.directors.memory import directory_of
+from bullpen.errors import BullpenError, Kind
+from bullpen.files import make_directory
+from bullpen.home.agent_files import list_agent_files, load_agent_file
+from bullpen.home.paths import Home, current_home
+from bullpen.home.supervised import find_supervisor
+from bullpen.home.yamlfile import read
+from bullpen.model.director import GONE
+from bullpen.suggest import did_you_mean
+from bullpen.text import seconds_text
+
+LEAVE_SECONDS = 30.0
+ALONE_SECONDS = 120.0  # longer than a start takes at most
+GOAL_TYPE = "claude"
+LOOK_AGAIN_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class DirectorProblem:
+    """What holds a director up, or one thing that it does (`about`)."""
+
+    reason: str
+    about: str = ""
+    hint: str = ""
+    again_at: float | None = None  # when it is tried again
+
+    def text(self, now: float) -> str:
+        """In one line: what git and others say has many."""
+        again = ""
+        if self.again_at is not None:
+            again = f"again in {seconds_text(max(0.0, self.again_at - now))}"
+        parts = [*self.reason.splitlines(), again, *self.hint.splitlines()]
+        words = " · ".join(part.strip() for part in parts if part.strip())
+        return f"{self.about}: {words}" if self.about else words
+
+
+@dataclass(frozen=True)
+class DirectorRow:
+    """A director of this home; `state` is its own word, or `stopped`, `gone`, `restarting`."""
+
+    name: str
+    type: str
+    state: str
+    port: int | None
+    autostart: bool
+    restarts: int  # after crashes, since it was started
+    problems: tuple[DirectorProblem, ...]
+
+    def to_json(self) -> dict[str, object]:
+        problem = self.problems[0].text(time.time()) if self.problems else ""
+        problems = [{**vars(one)} for one in self.problems]
+        return {**vars(self), "problem": problem, "problems": problems}
+
+
+def complete_directors(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names for the shell; silent when there is no home."""
+    try:
+        names = configs.list_directors(current_home())
+    except BullpenError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def start_director(home: Home, name: str) -> int | None:
+    """Start it, unless it runs: its pid; None: it ran."""
+    if os.environ.get("BULLPEN_ACTOR"):
+        raise BullpenError("an agent may not start a director", kind=Kind.DENIED)
+    _, config = configs.load_director(home, name)
+    with _alone(home, name):
+        if _lives(home, name):
+            return None
+        if not answers(home):
+            start_hub(home, os.environ)
+        hub = Hub(home)
+        _start_leading_agent(hub, config.leading_agent(name))
+        hub.do(admit_director(name, token.make_token(home, name)))
+        try:
+            return start_component(
+                home,
+                name,
+                f"director-{name}",
+                "bullpen.directors.supervise",
+                name,
+                find_pid=lambda pid: _find_child(home, name, pid),
+            )
+        except BaseException:
+            if not _lives(home, name):
+                _revoke(home, name)
+            raise
+
+
+def _start_leading_agent(hub: Hub, leading: tuple[str, str] | None) -> None:
+    """The director may not do that itself: its token only gives tasks. It stays when the director
+    is stopped, with its task."""
+    if leading is None:
+        return
+    name, role = leading
+    has_file = name in list_agent_files(hub.home)
+    agent = task_agents.find_agent(hub, name)
+    if agent is None or not agent.running:
+        task_agents.start(hub, name, None if has_file else role)
+        return
+    wanted = load_agent_file(hub.home, name).role if has_file else role
+    if agent.kind != "headless" or agent.role != wanted:
+        what = f"a task agent of role {agent.role}" if agent.kind == "headless" else "in a terminal"
+        raise BullpenError(
+            f"there is an agent {name} already, {what}: this director needs one of role {wanted}"
+            " that takes tasks",
+            hint=f"bullpen stop {name}, or name another one in the director's file: agent: NAME",
+            kind=Kind.CONFLICT,
+        )
+
+
+@contextlib.contextmanager
+def _alone(home: Home, name: str) -> Iterator[None]:
+    """Be the only command that starts or stops it: each start makes a token of its own, and who
+    fails revokes it."""
+    make_directory(directory_of(home, name), 0o700)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    descriptor = os.open(directory_of(home, name) / "start.lock", flags, 0o600)
+    deadline = time.monotonic() + ALONE_SECONDS
+    try:
+        while not _is_locked(descriptor):
+            if time.monotonic() > deadline:
+                raise BullpenError(
+                    f"another command is starting or stopping {name}",
+                    hint="bullpen director list",
+                    kind=Kind.CONFLICT,
+                )
+            time.sleep(LOOK_AGAIN_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lives(home: Home, name: str) -> bool:
+    return find_running(home, name) is not None or find_supervisor(home, name) is not None
+
+
+def _find_child(home: Home, name: str, pid: int) -> int:
+    """The process of the director below that supervisor; 0: not yet."""
+    supervisor = find_supervisor(home, name)
+    return supervisor.child if supervisor is not None and supervisor.pid == pid else 0
+
+
+def stop_director(home: Home, name: str) -> bool:
+    """Stop it, and revoke its token; False: it was not running. What it gave goes on."""
+    was_started = _lives(home, name) or token.token_file(home, name).exists()
+    if not was_started and name not in configs.list_directors(home):
+        raise _unknown(home, name)
+    with _alone(home, name):
+        running, supervisor = find_running(home, name), find_supervisor(home, name)
+        if running is not None:
+            ask_to_leave(running.socket, running.type, name, timeout=0, force=True)
+        if supervisor is not None:  # it waits, or was about to start the next one
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(supervisor.pid, signal.SIGTERM)
+            processes.is_gone_within(supervisor.pid, supervisor.start_time, LEAVE_SECONDS)
+        _revoke(home, name)
+    return running is not None or supervisor is not None
+
+
+def _revoke(home: Home, name: str) -> None:
+    """A hub that is down is not started for it: it counts no more when the next start makes a new
+    one, and nobody has it, since its file is gone."""
+    token.forget_token(home, name)
+    with contextlib.suppress(BullpenError):
+        Hub(home, start=False).do(revoke_director(name))
+
+
+def find_running(home: Home, name: str) -> OwnComponent | None:
+    """The process of that director."""
+    own = own_components(home)
+    return next((one for one in own if (one.type, one.name) == ("director", name)), None)
+
+
+def list_rows(home: Home) -> list[DirectorRow]:
+    """All that have a file, run or were started and not stopped, by name."""
+    running = {one.name: one for one in own_components(home) if one.type == "director"}
+    started = {path.parent.name for path in home.directors.glob("*/token")}
+    above = {path.parent.name for path in home.directors.glob("*/supervisor.json")}
+    supervised = {name for name in above if find_supervisor(home, name) is not None}
+    names = {*configs.list_directors(home), *running, *supervised, *started}
+    return [_row(home, name, running.get(name)) for name in sorted(names)]
+
+
+def _row(home: Home, name: str, running: OwnComponent | None) -> DirectorRow:
+    config, kind, problems = _look_at_file(home, name)
+    supervisor = find_supervisor(home, name)
+    state = "stopped"
+    if running is not None:
+        try:
+            status = ask.get_status(running.socket)
+            state, kind = status.state, str(status.config.get("type", kind))
+            problems = [*_troubles(ask_director(running, "GET", "/tasks")), *problems]
+        except (ask.NoAnswerError, BullpenError):
+            state = "silent"
+            hint = f"bullpen director restart {name}"
+            problems = [DirectorProblem("it does not answer", hint=hint), *problems]
+    elif supervisor is not None:
+        state = "restarting"
+        ended = DirectorProblem(supervisor.ending, again_at=supervisor.again_at)
+        problems = [ended, *problems]
+    elif token.token_file(home, name).exists():  # `director stop` would have taken it away
+        state = "gone"
+        problems = [DirectorProblem(GONE, hint=f"bullpen director start {name}"), *problems]
+    return DirectorRow(
+        name=name,
+        type=kind,
+        state=state,
+        port=running.port if running is not None else None,
+        autostart=config.autostart if config is not None else False,
+        restarts=supervisor.restarts if supervisor is not None else 0,
+        problems=tuple(problems),
+    )
+
+
+def _look_at_file(
+    home: Home, name: str
+) -> tuple[configs.DirectorConfig | None, str, list[DirectorProblem]]:
+    """What it says, its type, and everything wrong with it."""
+    path = home.directors / f"{name}.yaml"
+    if not path.exists():
+        hint = f"put it back, or bullpen director stop {name}"
+        return None, "?", [DirectorProblem(f"{path} is not there", hint=hint)]
+    document = read(path)
+    config, problems = configs.check_director_document(document, home)
+    data = document.data if isinstance(document.data, dict) else {}
+    found = [
+        DirectorProblem(" ".join(filter(None, (f"{path}:{one.line}", one.key, one.message))))
+        for one in problems
+    ]
+    return config, str(data.get("type", "?")), found
+
+
+def _troubles(tasks: Any) -> list[DirectorProblem]:
+    return [
+        DirectorProblem(
+            str(one["reason"]),
+            about=str(one["about"]),
+            hint=str(one["hint"]),
+            again_at=None if one["is_given_up"] else one["at"] + one["wait_seconds"],
+        )
+        for one in tasks["problems"]
+    ]
+
+
+def ask_director(running: OwnComponent, method: str, path: str, body: Any = None) -> Any:
+    """What it answers; JSON."""
+    try:
+        return ask.do(running.socket, Call(method, path, body=body, read=read_fields))
+    except ask.NoAnswerError as error:
+        raise BullpenError(
+            f"{running.name} does not answer",
+            hint=f"bullpen director restart {running.name}",
+            kind=Kind.UNAVAILABLE,
+        ) from error
+
+
+def give_goal(home: Home, name: str, prompt: str) -> str:
+    """A goal for a director of type claude; its id. On disk when this returns."""
+    body = {"prompt": prompt, "request": uuid.uuid4().hex}
+    return str(ask_director(_get_leading(home, name), "POST", "/task", body)["task_id"])
+
+
+def get_goal(home: Home, name: str, id: str) -> dict[str, Any]:
+    """How a goal stands."""
+    goal: dict[str, Any] = ask_director(_get_leading(home, name), "GET", f"/task/{quote(id, '')}")
+    return goal
+
+
+def cancel_goal(home: Home, name: str, id: str) -> None:
+    """End a goal; one that is over stays as it is."""
+    ask_director(_get_leading(home, name), "POST", f"/task/{quote(id, '')}/cancel")
+
+
+def list_goals(home: Home, name: str) -> list[dict[str, Any]]:
+    """Those that are not over, then those that are, newest first."""
+    running = _get_leading(home, name)
+    over = ask_director(running, "GET", "/history?limit=100")["items"]
+    return [*ask_director(running, "GET", "/tasks")["tasks"], *over]
+
+
+def _get_leading(home: Home, name: str) -> OwnComponent:
+    """The process of a director that takes goals."""
+    _, config = configs.load_director(home, name)
+    if config.type != GOAL_TYPE:
+        raise BullpenError(
+            f"{name} is a director of type {config.type}: it finds its work itself",
+            hint=f"bullpen director init {GOAL_TYPE}",
+            kind=Kind.UNSUPPORTED,
+        )
+    return _get_running(home, name)
+
+
+def _get_running(home: Home, name: str) -> OwnComponent:
+    running = find_running(home, name)
+    if running is None:
+        raise BullpenError(
+            f"{name} does not run",
+            hint=f"bullpen director start {name}",
+            kind=Kind.UNAVAILABLE,
+        )
+    return running
+
+
+def _unknown(home: Home, name: str) -> BullpenError:
+    known = configs.list_directors(home)
+    return BullpenError(
+        f"no director called {name}{did_you_mean(name, known)}",
+        hint="bullpen director list",
+        kind=Kind.NOT_FOUND,
+    )

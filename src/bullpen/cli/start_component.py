@@ -1,0 +1,100 @@
+"""Starts the process of a view or a director, and waits until it serves.
+
+Called by `web`, `director` and `up`. What the process writes before it serves is the error of the
+command that started it.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+from bullpen import proc
+from bullpen.component import ask
+from bullpen.errors import BullpenError, Kind
+from bullpen.home.paths import Home
+from bullpen.hot.own_python import module_command
+from bullpen.text import seconds_text
+
+START_SECONDS = 60.0
+END_SECONDS = 10.0
+LOOK_AGAIN_SECONDS = 0.02
+
+
+def start_component(
+    home: Home,
+    noun: str,
+    errors_name: str,
+    module: str,
+    *words: str,
+    find_pid: Callable[[int], int] = lambda pid: pid,
+) -> int:
+    """Start it in a session of its own, and wait until it serves; its pid. `noun` is what messages
+    call it; `find_pid` tells who serves from who was started."""
+    errors = home.logs / f"{errors_name}-error.log"
+    descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("BULLPEN_")}
+    try:
+        process = subprocess.Popen(
+            module_command(module, str(home.root), *words),
+            env=proc.with_absolute_path({**env, "BULLPEN_DIR": str(home.root)}),
+            cwd=home.root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=descriptor,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+    deadline = time.monotonic() + START_SECONDS
+    try:
+        while not _is_ready(home, noun, find_pid(process.pid)):
+            if process.poll() is not None:
+                raise _start_error(noun, errors.read_text(errors="replace"), process.returncode)
+            if time.monotonic() > deadline:
+                raise BullpenError(
+                    f"{noun} is not ready after {seconds_text(START_SECONDS)}, and was ended",
+                    hint=f"its log: {home.logs}",
+                    kind=Kind.UNAVAILABLE,
+                )
+            time.sleep(LOOK_AGAIN_SECONDS)
+        return find_pid(process.pid)
+    except BaseException:  # Ctrl-C, too: who was told that it did not start has nothing that runs
+        _end(process)
+        raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """With all that it started."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(END_SECONDS)
+        return
+    os.killpg(process.pid, signal.SIGKILL)  # its session is its own
+    process.wait()
+
+
+def _is_ready(home: Home, noun: str, pid: int) -> bool:
+    try:
+        state = ask.get_status(home.component_socket(pid)).state
+    except ask.NoAnswerError:
+        return False
+    if state == "error":
+        raise BullpenError(f"{noun} failed", hint=f"its log: {home.logs}", kind=Kind.COMMAND_FAILED)
+    return state in ("idle", "working")
+
+
+def _start_error(noun: str, text: str, code: int) -> BullpenError:
+    """What the process wrote, as an error of ours."""
+    message, _, hint = text.strip().partition("\nhint:  ")
+    words = message.removeprefix("error: ").splitlines()
+    last = words[-1] if words else f"it ended with code {code}"
+    return BullpenError(
+        "\n".join(words) if text.startswith("error: ") else f"{noun} ended: {last[:300]}",
+        hint=hint.strip(),
+        kind=Kind.COMMAND_FAILED,
+    )

@@ -1,0 +1,131 @@
+"""Who is there: two keys of each host in a bucket of the server.
+
+`live` has a short life and is said again all the time, so it is gone soon after its host; it names
+the hub that says it, so that a second one with the same key is told that there is one. `state`
+(labels, agents) is said when it changes, and stays. A host with `state` alone cannot be
+reached: nobody knows whether it is dead. One that leaves takes both away. Called by `link`.
+Reading is one request for all keys of a kind: nobody watches, because traffic would grow with the
+square.
+"""
+
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from bullpen.errors import BullpenError, Kind
+from bullpen.fleet.direct_get import Entry, read_messages
+from bullpen.fleet.subjects import BUCKET, STREAM, key
+from bullpen.model.fleet import Host, HostState
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+LIVE_SECONDS = 6.0
+BEAT_SECONDS = 2.0
+ANSWER_SECONDS = 5.0
+EXPECTED_REVISION = "Nats-Expected-Last-Subject-Sequence"
+CLUSTER_COPIES = 3
+KEPT_SECONDS = 7 * 86400.0  # of what a host said that is gone
+
+
+class NameTakenError(BullpenError):
+    """Another hub is there under the same name."""
+
+
+def copies(client: "Client") -> int:
+    """Of what the server keeps: in a cluster one that dies is no loss."""
+    return CLUSTER_COPIES if client._server_info.get("cluster") else 1
+
+
+async def make_bucket(client: "Client") -> None:
+    """Unless it is there."""
+    from nats.js.api import DiscardPolicy, StreamConfig
+
+    await client.jetstream().add_stream(
+        StreamConfig(
+            name=STREAM,
+            subjects=[f"$KV.{BUCKET}.>"],
+            max_msgs_per_subject=1,
+            discard=DiscardPolicy.NEW,
+            deny_delete=True,
+            allow_rollup_hdrs=False,  # or one host could purge what all have said
+            allow_direct=True,
+            allow_msg_ttl=True,
+            num_replicas=copies(client),
+        )
+    )
+
+
+async def say_live(client: "Client", host: str, life: str) -> None:
+    """This hub is there, for the next seconds; NameTakenError if another one is."""
+    expected = {EXPECTED_REVISION: str(await check_name(client, host, life))}
+    # `put` would make the key live for ever: only a publish takes a life.
+    await client.jetstream().publish(
+        key("live", host), life.encode(), ANSWER_SECONDS, headers=expected, msg_ttl=LIVE_SECONDS
+    )
+
+
+async def check_name(client: "Client", host: str, life: str) -> int:
+    """The revision of the host's `live`; NameTakenError if it is another hub's."""
+    live = (await _read_keys(client, key("live", host))).get(host, Entry(None, 0))
+    if live.data not in (None, life.encode()):
+        raise NameTakenError(
+            f"another machine uses this key of {host}, or a hub with it was killed just now",
+            hint="each machine needs a key of its own: bullpen fleet key HOST",
+            kind=Kind.CONFLICT,
+        )
+    return live.revision
+
+
+async def say_state(client: "Client", state: HostState) -> None:
+    """What a host says of itself, until it says otherwise."""
+    data = state.model_dump_json().encode()
+    await client.jetstream().publish(
+        key("state", state.name), data, ANSWER_SECONDS, msg_ttl=KEPT_SECONDS
+    )
+
+
+async def leave(client: "Client", host: str) -> None:
+    """Take both keys away."""
+    gone = {"KV-Operation": "DEL"}
+    for kind in ("live", "state"):
+        await client.jetstream().publish(key(kind, host), b"", 1.0, headers=gone, msg_ttl=1.0)
+
+
+async def read_hosts(client: "Client") -> list[Host]:
+    """All hosts, in the order of their names."""
+    live = await _read_data(client, key("live", "*"))
+    states: dict[str, HostState] = {}
+    for host, data in (await _read_data(client, key("state", "*"))).items():
+        if (state := _parse(data)) is not None and state.name == host:
+            states[host] = state
+    return [Host(state=states[name], reachable=name in live) for name in sorted(states)]
+
+
+async def is_known(client: "Client", host: str) -> bool:
+    """Whether a host of that name has said something of itself lately. One key is read: this is
+    asked for every message that is written to another host."""
+    data = (await _read_data(client, key("state", host))).get(host)
+    return data is not None and (state := _parse(data)) is not None and state.name == host
+
+
+async def _read_data(client: "Client", keys: str) -> dict[str, bytes]:
+    entries = await _read_keys(client, keys)
+    return {host: entry.data for host, entry in entries.items() if entry.data is not None}
+
+
+async def _read_keys(client: "Client", keys: str) -> dict[str, Entry]:
+    """The newest entry of each of these keys, by host. The server lists at most 1,024."""
+    found: dict[str, Entry] = {}
+    asked = {"multi_last": [keys]}
+    async for subject, entry in read_messages(client, STREAM, asked, ANSWER_SECONDS):
+        found[subject.rpartition(".")[2]] = entry
+    return found
+
+
+def _parse(data: bytes) -> HostState | None:
+    """What a host said; None if that makes no sense, which only it is to blame for."""
+    try:
+        return HostState.model_validate_json(data)
+    except ValidationError:
+        return None

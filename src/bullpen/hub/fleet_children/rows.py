@@ -1,0 +1,228 @@
+"""Children across machines, in the database and in memory: those that agents of this machine have
+started elsewhere, those that others have started here, and what is still to be told of the latter.
+
+Used by the rest of this room, and by parts that only look. A machine that is in no fleet has no
+row.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from bullpen.hub.store.store import Store
+from bullpen.hub.store.transaction import Transaction
+from bullpen.hub.tree.queue import NewEvent
+from bullpen.model.agent import Agent
+from bullpen.model.fleet_child import AskedChild, TakenChild
+
+Key = tuple[str, str]  # the parent's host, and the child's id
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ToldRow:
+    """Something that is to be told. Without an `event`: that it is over."""
+
+    number: int
+    agent: str
+    event: str
+    data: dict[str, Any]
+    key: str
+    is_over: bool
+
+
+class ChildRows:
+    """Of one hub. What is in memory is what was committed last."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.asked: dict[str, AskedChild] = {}
+        self.taken: dict[Key, TakenChild] = {}
+        self._asked_changed = asyncio.Event()  # replaced at every change
+        self.taken_changed = asyncio.Event()  # something may be to do for one, or to tell
+
+    async def load(self) -> list[AskedChild]:
+        """What earlier hubs knew. Those that one had not sent yet, which were never asked of
+        anybody: they are none."""
+        asked = await self._read("SELECT data FROM fleet_asked")
+        children = [AskedChild.model_validate_json(data) for (data,) in asked]
+        dropped = [child for child in children if child.state == "asked"]
+        await self._store.write(lambda transaction: _drop_asked(transaction, dropped))
+        self.asked = {child.id: child for child in children if child.state != "asked"}
+        taken = await self._read("SELECT data FROM fleet_children")
+        for (data,) in taken:
+            child = TakenChild.model_validate_json(data)
+            self.taken[child.host, child.id] = child
+        return dropped
+
+    # ── those of agents of this machine ──
+
+    def find_named(self, name: str) -> AskedChild | None:
+        """The one that is called so (`HOST/NAME`), of several the last. One that was started before
+        one that nobody has answered for: anybody may ask for a name that is taken."""
+        found = [
+            each
+            for each in self.asked.values()
+            if each.full_name == name and each.state != "refused"
+        ]
+        return max(found, key=lambda child: (child.state == "started", child.at), default=None)
+
+    def list_of(self, parent: str) -> list[AskedChild]:
+        """In the order of names, without what was refused."""
+        found = [
+            child
+            for child in self.asked.values()
+            if child.parent == parent and child.state != "refused"
+        ]
+        return sorted(found, key=lambda child: (child.full_name, child.at))
+
+    def count_living(self, parent: str) -> int:
+        """For limits."""
+        return sum(child.is_living for child in self.list_of(parent))
+
+    def asked_changed(self) -> asyncio.Event:
+        """Set at the next change. Take it before you look."""
+        return self._asked_changed
+
+    async def put_asked(self, child: AskedChild) -> None:
+        """A new one."""
+        await self._store.write(lambda transaction: _write_asked(transaction, child))
+        self._note_asked(child.id, child)
+
+    async def change_asked(
+        self,
+        id: str,
+        change: Callable[[AskedChild], AskedChild],
+        also: Callable[[Transaction, AskedChild], None] | None = None,
+    ) -> AskedChild:
+        """As it is now, changed; `also` is done in the same transaction."""
+
+        def write(transaction: Transaction) -> AskedChild:
+            child = change(_find_asked(transaction, id))
+            _write_asked(transaction, child)
+            if also is not None:
+                also(transaction, child)
+            return child
+
+        child = await self._store.write(write)
+        self._note_asked(id, child)
+        return child
+
+    async def drop_asked(
+        self, child: AskedChild, also: Callable[[Transaction], None] | None = None
+    ) -> None:
+        """It is nobody's any more. `also` is done in the same transaction."""
+
+        def write(transaction: Transaction) -> None:
+            _drop_asked(transaction, [child])
+            if also is not None:
+                also(transaction)
+
+        await self._store.write(write)
+        self._note_asked(child.id, None)
+
+    def _note_asked(self, id: str, child: AskedChild | None) -> None:
+        if child is None:
+            self.asked.pop(id, None)
+        else:
+            self.asked[id] = child
+        changed, self._asked_changed = self._asked_changed, asyncio.Event()
+        changed.set()
+
+    # ── those that others have started here ──
+
+    def note_taken(self, child: TakenChild) -> None:
+        """What was committed. On the loop."""
+        self.taken[child.host, child.id] = child
+        self.taken_changed.set()
+
+    @staticmethod
+    def write_taken(transaction: Transaction, child: TakenChild) -> None:
+        """As a part of the caller's transaction. Call `note_taken` afterwards."""
+        transaction.connection.execute(
+            "INSERT OR REPLACE INTO fleet_children (host, id, data) VALUES (?, ?, ?)",
+            (child.host, child.id, child.model_dump_json()),
+        )
+
+    @staticmethod
+    def find_taken(transaction: Transaction, host: str, id: str) -> TakenChild | None:
+        """As a part of the caller's transaction."""
+        row = transaction.connection.execute(
+            "SELECT data FROM fleet_children WHERE host = ? AND id = ?", (host, id)
+        ).fetchone()
+        return TakenChild.model_validate_json(row[0]) if row else None
+
+    async def drop_taken(self, child: TakenChild) -> None:
+        """Nothing is left of it here, and nothing is to be told."""
+
+        def write(transaction: Transaction) -> None:
+            transaction.connection.execute(
+                "DELETE FROM fleet_children WHERE host = ? AND id = ?", (child.host, child.id)
+            )
+
+        await self._store.write(write)
+        self.taken.pop((child.host, child.id), None)
+
+    # ── what is to be told of them ──
+
+    def tell(self, transaction: Transaction, agent: Agent, event: NewEvent | None) -> None:
+        """Have that agent's parent told, in the order in which this is called. As a part of the
+        caller's transaction. Call `wake` afterwards."""
+        told = {
+            "event": event.kind if event else "",
+            "data": dict(event.data) if event else {},
+            "key": event.key if event else f"over:{agent.run}",
+            "is_over": event is None or event.kind == "child_exited",
+        }
+        transaction.connection.execute(
+            "INSERT INTO fleet_told (host, id, agent, data) VALUES (?, ?, ?, ?)",
+            (agent.parent.partition("/")[0], agent.order, agent.name, json.dumps(told)),
+        )
+
+    def wake(self) -> None:
+        """What was to be told is committed. On the loop."""
+        self.taken_changed.set()
+
+    async def list_told(self) -> dict[Key, ToldRow]:
+        """The first of each child."""
+        rows = await self._read(
+            "SELECT MIN(number), host, id, agent, data FROM fleet_told GROUP BY host, id"
+        )
+        return {
+            (host, id): ToldRow(number=number, agent=agent, **json.loads(data))
+            for number, host, id, agent, data in rows
+        }
+
+    @staticmethod
+    def drop_told(transaction: Transaction, row: ToldRow) -> bool:
+        """It is in a letter; whether it was not before. As a part of the caller's transaction."""
+        delete = "DELETE FROM fleet_told WHERE number = ?"
+        return bool(transaction.connection.execute(delete, (row.number,)).rowcount)
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        """In a transaction of its own."""
+        return await self._store.write(work)
+
+    async def _read(self, select: str) -> list[Any]:
+        return await self._store.read(lambda database: database.execute(select).fetchall())
+
+
+def _find_asked(transaction: Transaction, id: str) -> AskedChild:
+    row = transaction.connection.execute(
+        "SELECT data FROM fleet_asked WHERE id = ?", (id,)
+    ).fetchone()
+    return AskedChild.model_validate_json(row[0])
+
+
+def _write_asked(transaction: Transaction, child: AskedChild) -> None:
+    transaction.connection.execute(
+        "INSERT OR REPLACE INTO fleet_asked (id, data) VALUES (?, ?)",
+        (child.id, child.model_dump_json()),
+    )
+
+
+def _drop_asked(transaction: Transaction, children: list[AskedChild]) -> None:
+    ids = [(child.id,) for child in children]
+    transaction.connection.executemany("DELETE FROM fleet_asked WHERE id = ?", ids)

@@ -1,0 +1,48 @@
+"""The tool by which a parent takes the work of a child. Registered by `server`."""
+
+import json
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import Context
+from pydantic import Field
+
+from bullpen.hub.mcp.caller import caller_of
+from bullpen.hub.parts import Hub
+from bullpen.model.landing import CameBack, Cancelled, Landed, Landing, Refused, Strategy
+
+
+async def merge_child(
+    hub: Hub,
+    ctx: Context[Any],
+    name: Annotated[str, Field(description="Your child's name, as list_agents shows it.")],
+    strategy: Annotated[
+        Strategy | None, Field(description="Left out: as the project has it, else merge.")
+    ] = None,
+) -> str:
+    """Merge the branch of a child that has finished into your own branch and files.
+
+    Look at agent_diff first. The child must have committed everything and be idle or ended. With a
+    conflict nothing of yours changes: the child is told the files, and its next commit is tried
+    again by itself; call merge_child again to hear of it. When it has landed and the child has
+    ended, its worktree and branch are removed."""
+    caller = caller_of(hub, ctx)
+    landing = await hub.child_merger.merge_child(caller.name, name, strategy)
+    return json.dumps(_shown(landing), ensure_ascii=False)
+
+
+def _shown(landing: Landing) -> dict[str, Any]:
+    shown: dict[str, Any] = {"state": landing.status.state, "into": landing.target}
+    match landing.status:
+        case Landed(commit=commit, is_there=is_there):
+            return {**shown, "commit": commit, "was_there_already": is_there}
+        case CameBack(why=why, files=files, problem=problem, output=output):
+            text = {"problem": problem, "output": output} if why == "verify" else {}
+            return {**shown, "why": why, "files": files, **text}
+        case Refused(message=message, hint=hint, files=files):
+            return {**shown, "message": message, "hint": hint, "files": files}
+        case Cancelled(reason=reason) if reason:
+            return {**shown, "why": reason}
+    return shown
+
+
+TOOLS = (merge_child,)

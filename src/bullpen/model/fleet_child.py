@@ -1,0 +1,113 @@
+"""A child whose parent is on another machine, as each of the two hubs keeps it. Pure."""
+
+from typing import Literal
+
+from bullpen.model.child_letter import Birth, Told, Used
+from bullpen.model.parcel import Parcel
+from bullpen.model.rights import Rights
+from bullpen.model.value import Value
+
+AT_REST = ("child_finished", "child_idle", "child_exited")  # what it did is there to be merged
+
+
+class AskedChild(Value):
+    """One that an agent of this machine has started on another. `asked`: nothing was sent yet;
+    `sent`: the other hub has it, or will have it."""
+
+    id: str
+    parent: str
+    born: str  # the parent, as it tells one life of that name from the next
+    host: str
+    name: str  # there
+    branch: str
+    repo: str
+    base_dir: str
+    base: str  # the commit at which its branch began
+    role: str
+    ceiling: Rights
+    at: float
+    state: Literal["asked", "sent", "started", "refused"] = "asked"
+    why: str = ""
+    hint: str = ""
+    path: str = ""
+    not_granted: tuple[str, ...] = ()
+    is_unknown: bool = False  # its parent was told that nobody knows what became of it
+    is_stopping: bool = False
+    is_over: bool = False
+    is_at_rest: bool = False
+    reported: Literal["", "success", "failure"] = ""
+    reported_at: float = 0.0
+    message: str = ""
+    tip: str = ""  # of its branch, as it came last
+    home_branch: str = ""  # under which that is here
+    uncommitted: tuple[str, ...] = ()
+    problem: str = ""  # why its last commits are not here
+    late: Parcel | None = None  # those, if they wait at the server
+    used: Used = Used()
+    settled: Used = Used()  # what of that is on its parent's account for good
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.host}/{self.name}"
+
+    @property
+    def is_living(self) -> bool:
+        """As far as anybody knows: it counts among its parent's children."""
+        return self.state != "refused" and not self.is_over
+
+
+class TakenChild(Value):
+    """One that another machine's agent has started here. `state` says how far its start is; what
+    else it says is how it is to be, and is seen to."""
+
+    host: str
+    birth: Birth
+    state: Literal["taken", "started", "refused"] = "taken"
+    name: str = ""
+    parent: str  # there
+    is_to_stop: bool = False
+    merged: str = ""  # the commit up to which its parent has its work
+
+    @property
+    def id(self) -> str:
+        return self.birth.id
+
+
+def spent_since(used: Used, settled: Used) -> Used:
+    """What was used after that."""
+    return Used(
+        tokens=max(0, used.tokens - settled.tokens),
+        usd=max(0.0, used.usd - settled.usd),
+        minutes=max(0.0, used.minutes - settled.minutes),
+    )
+
+
+def note_told(child: AskedChild, told: Told, now: float, branch: str, problem: str) -> AskedChild:
+    """As it is after its host has told something; `branch` is where its commits are now, empty if
+    none came, `problem` why."""
+    fields: dict[str, object] = {"is_over": told.is_over, "used": told.used}
+    if told.is_over:
+        fields["settled"] = told.used
+    if told.is_over or told.event in AT_REST:
+        fields |= {"is_at_rest": True, "uncommitted": told.uncommitted, "problem": problem}
+        fields["late"] = told.parcel if problem else None
+    if branch or (told.tip == child.base and not problem):
+        fields |= {"tip": told.tip, "home_branch": branch or child.home_branch}
+    if told.event == "child_finished":
+        status, message = told.data.get("status"), told.data.get("message")
+        fields |= {
+            "reported": status if status in ("success", "failure") else "",
+            "reported_at": now,
+            "message": str(message or "")[:200],
+        }
+    return child.model_copy(update=fields)
+
+
+def note_late(child: AskedChild, parcel: Parcel, branch: str, problem: str) -> AskedChild:
+    """As it is after what had not arrived was fetched again; unless there is something newer."""
+    if child.late != parcel:
+        return child
+    if problem:
+        return child.model_copy(update={"problem": problem})
+    fields = {"tip": parcel.commit, "home_branch": branch, "problem": "", "late": None}
+    return child.model_copy(update=fields)

@@ -1,0 +1,67 @@
+// What happened to an agent, the newest first: in words, from the event log; and its tasks.
+import { useEffect, useState } from 'preact/hooks'
+import type { Agent, HubEvent, State } from '../model/nouns.ts'
+import { detailOf, lookOf } from '../model/states.ts'
+import { clock } from '../model/text.ts'
+import { get } from '../live/http.ts'
+import { newsOf } from '../live/news.ts'
+import { StateIcon } from '../parts/icons.tsx'
+import { TaskHistory } from '../parts/tasks.tsx'
+import { Empty, Literal, Problem } from '../parts/text.tsx'
+
+const PAGE = 200
+const NEWEST = Number.MAX_SAFE_INTEGER
+
+function worded(event: HubEvent): { text: string; look: ReturnType<typeof lookOf> } | null {
+  if (event.kind === 'agent.state') {
+    const state = event.data['state'] as State
+    const detail = detailOf(state)
+    return { text: detail ? `${state.state} (${detail})` : state.state, look: lookOf(state) }
+  }
+  const news = newsOf(event)
+  if (news) return { text: news.text, look: news.tone === 'good' ? 'done' : news.tone === 'bad' ? 'bad' : 'idle' }
+  if (event.kind === 'approval.asked') return { text: `asked for ${String(event.data['tool'] ?? '')}`, look: 'need' }
+  return null
+}
+
+export function History({ agent }: { agent: Agent }) {
+  const [events, setEvents] = useState<HubEvent[] | null>(null)
+  const [isMore, setMore] = useState(false)
+  const [error, setError] = useState<unknown>(null)
+  const read = async (query: { before: number } | { after: number }, add: (known: HubEvent[], page: HubEvent[]) => HubEvent[], signal?: AbortSignal) => {
+    try {
+      const { events: page } = await get<{ events: HubEvent[] }>('/events', { ...query, limit: PAGE, agent: agent.name }, signal)
+      if ('before' in query) setMore(page.length === PAGE)
+      setEvents(known => add(known ?? [], page))
+    } catch (failure) {
+      if (!signal?.aborted) setError(failure)
+    }
+  }
+  useEffect(() => {
+    const abort = new AbortController()
+    setEvents(null)
+    void read({ before: NEWEST }, (_, page) => page, abort.signal)
+    return () => abort.abort()
+  }, [agent.name])
+  useEffect(() => {
+    if (events === null) return
+    const abort = new AbortController()
+    void read({ after: events[0]?.id ?? 0 }, (known, page) => [...page.filter(one => one.id > (known[0]?.id ?? 0)).reverse(), ...known], abort.signal)
+    return () => abort.abort()
+  }, [agent.since])
+  if (agent.kind === 'headless') return <TaskHistory agent={agent.name} />
+  if (error) return <Problem error={error} />
+  if (!events) return <p class="dim">Reading…</p>
+  const lines = events.map(event => ({ event, said: worded(event) })).filter(line => line.said !== null)
+  return (
+    <div class="card">
+      {lines.length === 0 && <Empty title="Nothing yet" />}
+      <ul class="news">
+        {lines.map(({ event, said }) => (
+          <li key={event.id}><span class={said!.look}><StateIcon look={said!.look} size={13} /></span><span><Literal text={said!.text} /></span><time class="dim small">{clock(event.time)}</time></li>
+        ))}
+      </ul>
+      {isMore && <button class="btn plain" onClick={() => void read({ before: events.at(-1)!.id }, (known, page) => [...known, ...page.filter(one => one.id < known.at(-1)!.id)])}>Older</button>}
+    </div>
+  )
+}

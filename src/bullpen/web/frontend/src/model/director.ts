@@ -1,0 +1,40 @@
+// How a director stands, in the words of a person. Pure.
+import type { Director } from './nouns.ts'
+import type { Look } from './states.ts'
+import { many, span } from './text.ts'
+
+export function directorLook({ state, problem }: Director): Look {
+  switch (state) {
+    case 'error': case 'gone': return 'bad'
+    case 'starting': case 'draining': case 'restarting': return 'wait'
+    case 'stopped': return 'done'
+    case 'working': return 'work'
+    case 'idle': case 'running': return problem ? 'wait' : 'idle'
+  }
+}
+
+/** Its state with what it does about a crash: `starts again in 8 s`. */
+export function directorState({ state, again_at }: Director, now: number): string {
+  if (state !== 'restarting') return state
+  return again_at === null ? 'starts again' : `starts again in ${span(again_at - now)}`
+}
+
+/** What holds it up, or what it is at. */
+export function directorDetail(director: Director): string {
+  const { problem, restarts, says } = director
+  const parts = [problem, restarts > 0 ? many(restarts, 'restart') : '']
+  if (!problem && says) parts.push(says.tasks.length ? `holds ${many(says.tasks.length, 'task')}` : '')
+  return parts.filter(Boolean).join(' · ')
+}
+
+/** What one of its tasks is called: types of directors say it by different names. */
+export function taskTitle(task: Record<string, unknown>): string {
+  const { issue, title, name, id } = task
+  const words = [typeof issue === 'number' ? `#${issue}` : '', title ?? name ?? id]
+  return words.filter(word => typeof word === 'string' && word).join(' ') || 'a task'
+}
+
+/** An address that a browser may be sent to; of others only the text is shown. */
+export function webAddress(value: unknown): string {
+  return typeof value === 'string' && /^https?:\/\/[^\s]+$/.test(value) ? value : ''
+}

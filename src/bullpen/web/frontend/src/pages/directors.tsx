@@ -1,0 +1,120 @@
+// Directors: what brings work in by itself, how each stands, what it holds, what comes next.
+import type { ComponentChildren } from 'preact'
+import { directorLook, directorState, taskTitle, webAddress } from '../model/director.ts'
+import type { Director, JournalEntry, Trouble } from '../model/nouns.ts'
+import type { Look } from '../model/states.ts'
+import { clock, many, span } from '../model/text.ts'
+import { path } from '../live/http.ts'
+import { useWorld } from '../live/store.ts'
+import { DirectorRow, useDirectors } from '../parts/directors.tsx'
+import { Icon, StateIcon } from '../parts/icons.tsx'
+import { Ago, Empty, Literal, Problem } from '../parts/text.tsx'
+
+const LEVELS: Record<string, Look> = { error: 'bad', warn: 'wait' }
+
+export function Directors({ name }: { name: string | null }) {
+  const { value, error } = useDirectors()
+  if (error) return <div class="wide"><h1 class="unseen">Directors</h1><Problem error={error} /></div>
+  if (!value) return <Empty title="Asking…" />
+  if (!value.length) {
+    return <div class="wide"><h1 class="unseen">Directors</h1><div class="card"><Empty title="No directors yet">They bring work in by themselves: <code>bullpen director init scheduler</code></Empty></div></div>
+  }
+  const open = name === null ? value[0] : value.find(one => one.name === name)
+  return (
+    <div class="two">
+      <section aria-label="Directors">
+        <h1 class="h">Directors <b class="badge">{value.length}</b></h1>
+        <div class="card rows">{value.map(one => <DirectorRow key={one.name} director={one} isOpen={one === open} />)}</div>
+      </section>
+      {open ? <One director={open} isNamed={name !== null} /> : <div class="card"><Empty title="No director is called so"><a href="/directors">All directors</a></Empty></div>}
+    </div>
+  )
+}
+
+function One({ director, isNamed }: { director: Director; isNamed: boolean }) {
+  const { name, says, problem, restarts, since, state } = director
+  const isLive = useWorld(world => world.link.is === 'live')
+  const look = directorLook(director)
+  return (
+    <div class="stack" data-narrow-first={isNamed || undefined}>
+      <section class="card" aria-label={`Director ${name}`}>
+        <header>
+          <a class="icon-btn only-narrow" href="/directors" aria-label="All directors"><Icon name="back" /></a>
+          <h2>{name}</h2>
+          <span class={`state ${look}`}><StateIcon look={look} />{isLive ? '' : 'was '}{directorState(director, Date.now() / 1000)}</span>
+        </header>
+        <dl class="pad pairs">
+          {says && <><dt>Type</dt><dd><Literal text={says.type || 'it does not say'} /></dd></>}
+          {since !== null && <><dt>{director.pid === null ? 'Ended' : 'Runs since'}</dt><dd>{clock(since)} (<Ago at={since} />)</dd></>}
+          {says?.last_poll ? <><dt>Last look</dt><dd>{clock(says.last_poll)} (<Ago at={says.last_poll} />)</dd></> : null}
+          {restarts > 0 && <><dt>Crashes</dt><dd>{many(restarts, 'restart')} since it was started</dd></>}
+          {says?.current_task && <><dt>Works on</dt><dd><Literal text={says.current_task.prompt_preview || says.current_task.id} /></dd></>}
+          {(state === 'gone' || state === 'stopped') && <><dt>To start it</dt><dd><code>bullpen director start {name}</code></dd></>}
+          {director.pid !== null && !says && <><dt>Says</dt><dd>nothing: it does not answer</dd></>}
+        </dl>
+        {problem && !says?.problems.length && <div class="pad"><Problem error={new Error(problem)} /></div>}
+      </section>
+      {says && says.problems.length > 0 && <Part title="Held up" count={says.problems.length}>{says.problems.map(one => <Held key={one.about} trouble={one} />)}</Part>}
+      {says && (
+        <Part title="Holds now" count={says.tasks.length}>
+          {says.tasks.length === 0 && <Empty title="Nothing" />}
+          {says.tasks.map((task, at) => <TaskLine key={at} task={task} />)}
+        </Part>
+      )}
+      {says && says.next_runs.length > 0 && (
+        <Part title="Next runs" count={null}>
+          <ul class="news pad-y">{says.next_runs.map(run => <li key={`${run.name}${run.at}`}><span class="idle"><StateIcon look="wait" size={13} /></span><span><b><Literal text={run.name} /></b> in {span(run.at - Date.now() / 1000)}</span><time class="dim small">{clock(run.at)}</time></li>)}</ul>
+        </Part>
+      )}
+      {says && says.log.length > 0 && (
+        <Part title="Journal" count={null}>
+          <ul class="news pad-y">{[...says.log].reverse().map((entry, at) => <Entry key={at} entry={entry} />)}</ul>
+          <p class="pad dim small">All of it: <code>bullpen director logs {name}</code></p>
+        </Part>
+      )}
+    </div>
+  )
+}
+
+function Part({ title, count, children }: { title: string; count: number | null; children: ComponentChildren }) {
+  return (
+    <section class="card" aria-label={title}>
+      <header><h2>{title}</h2>{count !== null && <b class="badge">{count}</b>}</header>
+      {children}
+    </section>
+  )
+}
+
+function Held({ trouble }: { trouble: Trouble }) {
+  const wait = trouble.at + trouble.wait_seconds - Date.now() / 1000
+  const next = trouble.is_given_up ? 'given up' : wait > 0 ? `tried again in ${span(wait)}` : 'tried again now'
+  const look = trouble.is_given_up ? 'bad' : 'wait'
+  return (
+    <div class="row tall">
+      <span class={`state ${look}`}><StateIcon look={look} /></span>
+      <span class="anywhere">{trouble.about && <><b><Literal text={trouble.about} /></b> </>}<Literal text={trouble.reason} />{trouble.hint && <span class="dim"> · <Literal text={trouble.hint} /></span>}</span>
+      <span class="fig">{next}</span>
+    </div>
+  )
+}
+
+function TaskLine({ task }: { task: Record<string, unknown> }) {
+  const { task_id: id, pull, since, created_at: created } = task
+  const state = String(task['stage'] ?? task['state'] ?? '')
+  const at = typeof since === 'number' ? since : typeof created === 'number' ? created : null
+  const address = webAddress(pull)
+  return (
+    <div class="row tall">
+      <span class="state idle"><StateIcon look={id ? 'work' : 'wait'} /></span>
+      <span class="anywhere"><b><Literal text={taskTitle(task)} /></b> <span class="what"><Literal text={state} /></span>{address && <> · <a href={address} target="_blank" rel="noreferrer noopener">pull request</a></>}</span>
+      <span class="fig">{typeof id === 'string' && id && <a href={`/tasks${path(id)}`}>task</a>} {at !== null && <Ago at={at} />}</span>
+    </div>
+  )
+}
+
+function Entry({ entry }: { entry: JournalEntry }) {
+  const { time, level, message, ...fields } = entry
+  const look = LEVELS[level] ?? 'idle'
+  const rest = Object.entries(fields).map(([key, value]) => `${key} ${typeof value === 'string' ? value : JSON.stringify(value)}`).join(' · ')
+  return <li><span class={look}><StateIcon look={look} size={13} /></span><span class="anywhere"><Literal text={message} />{rest && <span class="dim small"> <Literal text={rest} /></span>}</span><time class="dim small">{clock(time)}</time></li>
+}

@@ -1,0 +1,32 @@
+// Something fetched for a place on the page, again whenever `again` changes; what is shown stays meanwhile.
+import { useEffect, useState } from 'preact/hooks'
+import { get } from '../live/http.ts'
+
+export interface Fetched<T> { value: T | null; error: unknown; reload: () => void }
+
+export function useFetched<T>(path: string | null, query: Record<string, string | number> = {}, again: unknown = 0): Fetched<T> {
+  const [found, setFound] = useState<{ path: string | null; value: T | null; error: unknown }>({ path: null, value: null, error: null })
+  const [round, setRound] = useState(0)
+  const words = JSON.stringify(query)
+  useEffect(() => {
+    if (path === null) return
+    const abort = new AbortController()
+    get<T>(path, JSON.parse(words) as Record<string, string | number>, abort.signal).then(
+      value => setFound({ path: path + words, value, error: null }),
+      error => { if (!abort.signal.aborted) setFound({ path: path + words, value: null, error }) },
+    )
+    return () => abort.abort()
+  }, [path, words, again, round])
+  const isOther = found.path !== null && found.path !== path + words
+  return { value: isOther ? null : found.value, error: isOther ? null : found.error, reload: () => setRound(round + 1) }
+}
+
+/** A number that changes a little after what it follows, at most once in `ms`. */
+export function useCalm(value: unknown, ms = 700): number {
+  const [calm, setCalm] = useState(0)
+  useEffect(() => {
+    const timer = setTimeout(() => setCalm(n => n + 1), ms)
+    return () => clearTimeout(timer)
+  }, [value])
+  return calm
+}

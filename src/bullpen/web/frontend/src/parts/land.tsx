@@ -1,0 +1,51 @@
+// Land an agent's work, or discard it; each after a question.
+import { useState } from 'preact/hooks'
+import type { Agent, Landing } from '../model/nouns.ts'
+import { many } from '../model/text.ts'
+import { refresh } from '../live/connect.ts'
+import { path, post, remove } from '../live/http.ts'
+import { go } from '../live/route.ts'
+import { useWorld } from '../live/store.ts'
+import { Confirm } from './dialog.tsx'
+import { say } from './toasts.tsx'
+
+export function LandButton({ agent, commits, loose }: { agent: Agent; commits: number; loose: number }) {
+  const [asking, setAsking] = useState<'' | 'land' | 'discard'>('')
+  const [into, setInto] = useState('')
+  const waiting = useWorld(world => world.landings.find(one => one.name === agent.name && !['landed', 'refused', 'cancelled'].includes(one.status.state)))
+  const isLive = useWorld(world => world.link.is === 'live')
+  const land = async () => {
+    const { landings } = await post<{ landings: Landing[] }>('/landings', { names: [agent.name], ...(into ? { into } : {}) })
+    say(`${agent.name} is in the queue of ${landings[0]?.target ?? 'its target'}`)
+    refresh(['landings'])
+  }
+  const takeOut = async () => {
+    await remove(`/landings${path(agent.name)}`)
+    say(`${agent.name} was taken out of the queue`)
+    refresh(['landings'])
+  }
+  const discard = async () => {
+    const gone = await post<{ branch_left: string; unique_commits: number }>(`/agents${path(agent.name)}/remove`)
+    say(gone.branch_left ? `${agent.name} is removed; its branch ${gone.branch_left} stays, with ${many(gone.unique_commits, 'commit')} that exist nowhere else` : `${agent.name} is removed`)
+    refresh(['agents'])
+    go('/')
+  }
+  return (
+    <>
+      {waiting ? <button class="btn" disabled={!isLive} onClick={() => void takeOut()}>Take out of the queue</button>
+        : <button class="btn main" disabled={!isLive || commits === 0} onClick={() => setAsking('land')}>Land…</button>}
+      <button class="btn danger" disabled={!isLive} onClick={() => setAsking('discard')}>Discard…</button>
+      {asking === 'land' && (
+        <Confirm title={`Land the work of ${agent.name}?`} does="Land" onDo={land} onClose={() => setAsking('')}>
+          <p>{many(commits, 'commit')} of <code>{agent.birth_branch}</code> will be merged with the target branch, checked if a check is set, and only then the target moves.{loose > 0 && <> <b>{many(loose, 'file')} that {loose === 1 ? 'is' : 'are'} not committed will not land.</b></>}</p>
+          <label><span>Into another branch than usual</span><input value={into} placeholder="as its role or project says" maxLength={250} onInput={event => setInto(event.currentTarget.value)} /></label>
+        </Confirm>
+      )}
+      {asking === 'discard' && (
+        <Confirm title={`Discard ${agent.name}?`} does="Discard" isDanger onDo={discard} onClose={() => setAsking('')}>
+          <p>It is stopped, and its session and worktree are removed. This is refused while it has files that are not committed; a branch with commits that exist nowhere else stays.</p>
+        </Confirm>
+      )}
+    </>
+  )
+}

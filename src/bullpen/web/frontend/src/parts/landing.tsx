@@ -1,0 +1,27 @@
+// One entry of a landing queue.
+import { landingWords } from '../model/landing.ts'
+import type { Landing } from '../model/nouns.ts'
+import type { Look } from '../model/states.ts'
+import { path } from '../live/http.ts'
+import { StateIcon } from './icons.tsx'
+import { Ago, Literal } from './text.tsx'
+
+const LOOKS: Record<Landing['status']['state'], Look> = {
+  waiting: 'wait', building: 'work', verifying: 'work', moving: 'work', came_back: 'bad', landed: 'done', refused: 'bad', cancelled: 'idle',
+}
+
+export function LandingRow({ landing }: { landing: Landing }) {
+  const status = landing.status
+  const output = status.state === 'came_back' ? status.output : ''
+  const look = LOOKS[status.state]
+  return (
+    <>
+      <a class="row" href={`/changes${path(landing.name)}`} data-item={`landing:${landing.id}`}>
+        <span class={`state ${look}`}><StateIcon look={look} /></span>
+        <span class="who"><b>{landing.name}</b> <span class="what"><Literal text={landingWords(landing)} />{status.state === 'refused' && status.hint && <> · <Literal text={status.hint} /></>}</span></span>
+        <span class="fig"><span>→ <Literal text={landing.target} /></span><span><Ago at={'at' in status ? status.at : landing.created} /></span></span>
+      </a>
+      {output && <div class="pad"><pre class="cmd" tabIndex={0} role="group" aria-label="output of the checks"><Literal text={output} /></pre></div>}
+    </>
+  )
+}

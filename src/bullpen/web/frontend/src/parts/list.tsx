@@ -1,0 +1,92 @@
+// Who needs me, then everybody: the left side of the overview and of an agent's page.
+import { useState } from 'preact/hooks'
+import type { Agent, Landing } from '../model/nouns.ts'
+import { group, type Grouping, matches } from '../model/groups.ts'
+import { asksInTerminal, isEnded } from '../model/states.ts'
+import { path } from '../live/http.ts'
+import { useWorld } from '../live/store.ts'
+import { Ask } from './ask.tsx'
+import { StateIcon } from './icons.tsx'
+import { AgentRow } from './row.tsx'
+import { Ago, Chip, Empty } from './text.tsx'
+
+const MOST_ASKS = 20
+const ENDED_SHOWN = 5
+
+function noteOf(agent: Agent, landings: Landing[]): string {
+  const entry = landings.findLast(one => one.name === agent.name)
+  switch (entry?.status.state) {
+    case 'waiting': return `waits to land on ${entry.target}`
+    case 'building': case 'verifying': case 'moving': return `is landing on ${entry.target}`
+    case 'came_back': return entry.status.why === 'conflict' ? `conflict with ${entry.target}` : 'checks failed'
+    case 'landed': return entry.status.at > agent.since ? `landed on ${entry.target}` : ''
+    default: return ''
+  }
+}
+
+export function NeedsYou() {
+  const approvals = useWorld(world => world.approvals)
+  const agents = useWorld(world => world.agents)
+  const runs = new Set(approvals.map(one => one.run))
+  const inTerminal = Object.values(agents).filter(agent => asksInTerminal(agent, runs))
+  const number = approvals.length + inTerminal.length
+  return (
+    <section aria-label="Needs you">
+      <h2 class="h">Needs you <b class={number ? 'badge hot' : 'badge'}>{number}</b></h2>
+      {number === 0 && <div class="card"><div class="pad dim state done"><StateIcon look="done" /><span class="dim">Nobody waits for you.</span></div></div>}
+      {number > 0 && (
+        <div class="inbox">
+          {approvals.slice(0, MOST_ASKS).map(one => <Ask key={one.id} approval={one} />)}
+          {inTerminal.map(agent => (
+            <article key={agent.name} class="ask" data-item={`terminal:${agent.name}`}>
+              <div class="top"><Chip state={agent.state} /><a href={`/agents${path(agent.name)}/terminal`}><b>{agent.name}</b></a><span class="right dim small"><Ago at={agent.since} /></span></div>
+              <div class="body"><p class="dim">Its own program asks, in its terminal.</p></div>
+              <div class="foot acts"><a class="btn main" href={`/agents${path(agent.name)}/terminal`}>Open the terminal</a></div>
+            </article>
+          ))}
+        </div>
+      )}
+      {approvals.length > MOST_ASKS && <p class="pad"><a href="/approvals">All {approvals.length} approvals</a></p>}
+    </section>
+  )
+}
+
+export function AgentList({ open }: { open: string }) {
+  const agents = useWorld(world => world.agents)
+  const broken = useWorld(world => world.broken)
+  const landings = useWorld(world => world.landings)
+  const isLive = useWorld(world => world.link.is === 'live')
+  const [filter, setFilter] = useState('')
+  const [by, setBy] = useState<Grouping>(() => (localStorage.getItem('bullpen.group') as Grouping | null) ?? 'state')
+  const [allEnded, setAllEnded] = useState(false)
+  const all = Object.values(agents)
+  const found = filter ? all.filter(agent => matches(agent, filter)) : all
+  const choose = (next: Grouping) => { localStorage.setItem('bullpen.group', next); setBy(next) }
+  return (
+    <section aria-label="Agents">
+      <div class="h">
+        <input data-filter type="search" aria-label="Filter agents" placeholder={`Filter ${all.length} agents   /`} value={filter} onInput={event => setFilter(event.currentTarget.value)} />
+        <div class="segments" role="group" aria-label="Group by">
+          {(['state', 'pod', 'tree'] as const).map(each => <button key={each} aria-pressed={by === each} onClick={() => choose(each)}>{each}</button>)}
+        </div>
+      </div>
+      {found.length === 0 && <div class="card"><Empty title={filter ? 'Nobody is called so' : 'No agents yet'}>{!filter && <code>bullpen run --role coder</code>}</Empty></div>}
+      {group(found, by).map(section => {
+        const isLong = section.key === 'ended' && section.rows.length > ENDED_SHOWN && !allEnded && !filter
+        const rows = isLong ? section.rows.filter(row => row.agent.name === open || !isEnded(row.agent.state)).concat(section.rows.slice(0, ENDED_SHOWN)) : section.rows
+        return (
+          <div key={section.key}>
+            <h2 class="h">{section.title} <b class="badge">{section.rows.length}</b></h2>
+            <div class="card rows">
+              {rows.map(row => <AgentRow key={row.agent.name} agent={row.agent} depth={row.depth} isOpen={row.agent.name === open} isLive={isLive} note={noteOf(row.agent, landings)} />)}
+              {isLong && <button class="btn plain" onClick={() => setAllEnded(true)}>{section.rows.length - ENDED_SHOWN} more</button>}
+            </div>
+          </div>
+        )
+      })}
+      {Object.entries(broken).map(([name, why]) => (
+        <p key={name} class="problem"><StateIcon look="bad" /><span>{name}: its session cannot be read: {why}</span></p>
+      ))}
+    </section>
+  )
+}

@@ -1,0 +1,139 @@
+"""Replays what happens in a director's world, and kills the director at any step of it.
+
+A `World` says what there is at first, what happens then, how its director is made, and what of it
+counts at the end. `undisturbed` is the world after a run that was never killed; `killed` yields one
+world for every step at which the director can die: before and after each write of its memory, each
+action and each resumption. Equal pictures mean that nothing was lost and nothing was done twice.
+
+The director is a forked process that ends by `os._exit`: what it had not written is gone.
+"""
+
+import asyncio
+import itertools
+import os
+import signal
+import traceback
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from bullpen.directors.loop import Loop
+
+KILLED = 77
+MOST_ROUNDS = 200
+
+
+class World(Protocol):
+    """What a director works on; everything of it outlives the director."""
+
+    changes: Sequence[Callable[[Path], None]]  # what happens, one after the other
+
+    def make(self, directory: Path) -> None:
+        """As it is before the director's first look."""
+
+    def loop(self, directory: Path) -> Loop[Any, Any, Any, Any]:
+        """A director as a new process has it. Called in that process."""
+
+    def is_quiet(self, loop: Loop[Any, Any, Any, Any], tried: int) -> bool:
+        """Whether the director has done what there is to do, after a round with so many actions."""
+
+    def picture(self, directory: Path) -> object:
+        """What of the world counts."""
+
+
+def undisturbed(world: World, directory: Path) -> object:
+    """The world after everything has happened, and the director was never killed."""
+    return _replay(world, directory, None, ())[0]
+
+
+def killed(
+    world: World, base: Path, again: Sequence[int] = (), only: int | None = None
+) -> Iterator[tuple[str, object]]:
+    """For each step: its name and the world after the director was killed there and started
+    again; `again`: the following processes die, too, at their so-many-th step; `only`: those steps
+    alone that follow that change (0: the beginning)."""
+    for change in range(len(world.changes) + 1) if only is None else (only,):
+        for step in itertools.count(1):
+            name = f"after change {change}, step {step}"
+            directory = base / f"{change}-{step}"
+            picture, was_hit = _replay(world, directory, change, (step, *again))
+            if not was_hit:
+                break
+            yield name, picture
+
+
+def _replay(
+    world: World, directory: Path, at: int | None, steps: Sequence[int]
+) -> tuple[object, bool]:
+    directory.mkdir(parents=True)
+    world.make(directory)
+    was_hit = False
+    for number, change in enumerate((None, *world.changes)):
+        if change is not None:
+            change(directory)
+        for step in steps if number == at else ():
+            if _run(world, directory, step) == KILLED:
+                was_hit = True
+        assert _run(world, directory, None) == 0
+    return world.picture(directory), was_hit
+
+
+def _run(world: World, directory: Path, step: int | None) -> int:
+    """One process of the director, from its start until there is nothing to do."""
+    pid = os.fork()
+    if pid == 0:
+        _live(world, directory, step)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in (0, KILLED), f"the director ended with {code}"
+    return code
+
+
+def _live(world: World, directory: Path, step: int | None) -> NoReturn:
+    code = 1
+    try:
+        signal.alarm(120)
+        asyncio.run(_work(world, directory, step))
+        code = 0
+    except BaseException:  # noqa: BLE001 - of a process that is not the test's
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+async def _work(world: World, directory: Path, step: int | None) -> None:
+    loop = world.loop(directory)
+    if step is not None:
+        _mine(loop, step)
+    for _ in range(MOST_ROUNDS):
+        if world.is_quiet(loop, await loop.step()):
+            return
+    raise AssertionError("the director does not come to rest")
+
+
+def _mine(loop: Loop[Any, Any, Any, Any], step: int) -> None:
+    """Let the process die at its so-many-th step."""
+    steps = itertools.count(1)
+
+    def reach() -> None:
+        if next(steps) == step:
+            os._exit(KILLED)
+
+    save = loop._file.save
+
+    def saving(checkpoint: Any) -> None:
+        reach()
+        save(checkpoint)
+        reach()
+
+    def around(function: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        async def call(action: Any) -> Any:
+            reach()
+            outcome = await function(action)
+            reach()
+            return outcome
+
+        return call
+
+    loop._file.save = saving  # type: ignore[method-assign]
+    rules: Any = loop.rules
+    rules.act, rules.resume = around(rules.act), around(rules.resume)

@@ -1,0 +1,208 @@
+"""`bullpen director` as a person uses it: goals by their ids, and what the list says."""
+
+import contextlib
+import json
+import shutil
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from bullpen.cli import directors
+from bullpen.cli.directors import DirectorProblem, list_rows
+from bullpen.cli.start_component import start_component
+from bullpen.client.directors import admit_director, revoke_director
+from bullpen.client.hub import Hub
+from bullpen.directors.history import HistoryRow
+from bullpen.directors.manager.config import ManagerConfig
+from bullpen.directors.manager.goals import Goal, GoalRequest, Goals
+from bullpen.directors.memory import FILE, directory_of
+from bullpen.directors.token import make_token
+from bullpen.errors import BullpenError
+from bullpen.files import write_atomically
+from bullpen.home.create import STARTER
+from tests.commands import Ran
+from tests.directors.running import RunningDirector, made_scheduler
+from tests.hub.pen import Pen, made_pen
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def pen() -> Iterator[Pen]:
+    with made_pen() as made:
+        shutil.copytree(STARTER / "roles", made.root / "roles", dirs_exist_ok=True)
+        made.start()
+        yield made
+
+
+DONE = HistoryRow.model_validate(
+    {"id": "g-done", "state": "completed", "goal": "Greet", "report": "Hello\nthere"}
+)
+FAILED = HistoryRow.model_validate(
+    {"id": "g-failed", "state": "failed", "goal": "Fly", "report": "", "reason": "no wings"}
+)
+OPEN = Goal(id="g-open", asked=GoalRequest(prompt="Wait\nfor me"), created_at=1_800_000_000.0)
+
+
+@contextlib.contextmanager
+def manager(pen: Pen) -> Iterator[RunningDirector]:
+    """One with a goal that waits, since its agent does not run, and two that are over."""
+    director = RunningDirector(pen, "lead")
+    director.file.write_text(json.dumps({"type": "claude", "port": pen.free_port()}))
+    Hub(pen.home).do(admit_director("lead", make_token(pen.home, "lead")))
+    goals = Goals(open={OPEN.id: OPEN}, history=(FAILED, DONE))
+    memory = json.dumps({"memory": goals.model_dump(mode="json")})
+    write_atomically(directory_of(pen.home, "lead") / FILE, memory)
+    start_component(
+        pen.home,
+        "lead",
+        "director-lead",
+        "bullpen.directors.supervise",
+        "lead",
+        find_pid=lambda pid: directors._find_child(pen.home, "lead", pid),
+    )
+    try:
+        yield director
+    finally:
+        assert director.cli("director", "stop", "lead").code == 0
+
+
+def test_d5_a_goal_is_shown_ended_and_waited_for_by_its_id(pen: Pen) -> None:
+    with manager(pen) as director:
+
+        def goal(*words: str) -> Ran:
+            return director.cli("director", "goal", "lead", *words)
+
+        rows = director.cli("director", "goals", "lead").out.splitlines()
+        assert [row.split()[:2] for row in rows[1:]] == [
+            ["g-open", "queued"],
+            ["g-failed", "failed"],
+            ["g-done", "completed"],
+        ]
+        assert rows[1].endswith("Wait for me")
+        listed = json.loads(director.cli("director", "goals", "lead", "--json").out)["goals"]
+        assert [one["id"] for one in listed] == ["g-open", "g-failed", "g-done"]
+        assert (goal("g-done").out, goal("g-open").out) == (
+            "g-done completed\nHello\nthere\n",
+            "g-open queued\n",
+        )
+        assert goal("g-done", "--wait").out == "Hello\nthere\n"
+        ran = goal("g-failed", "--wait")
+        assert (ran.code, ran.err) == (1, "error: g-failed failed: no wings\n")
+        shown = json.loads(goal("g-open", "--cancel", "--json").out)
+        assert shown["state"] in ("cancelling", "cancelled")
+        ran = goal("g-nosuch")
+        assert (ran.code, "hint:  bullpen director goals lead" in ran.err) == (4, True), ran
+
+
+def test_d5_who_gives_a_goal_is_told_how_to_wait_for_it_and_in_plain_words_what_is_none(
+    pen: Pen,
+) -> None:
+    with manager(pen) as director:
+        ran = director.cli("director", "task", "lead", "Write a greeting")
+        id = ran.out.split()[0]
+        assert ran.out == f"{id} · lead leads · bullpen director goal lead {id} --wait\n"
+        assert director.cli("director", "goal", "lead", id).out == f"{id} queued\n"
+        ran = director.cli("director", "task", "lead", "")
+        assert (ran.code, ran.err) == (2, "error: the prompt is empty\n")
+        with pytest.raises(BullpenError, match="that is no goal: the prompt is missing, empty"):
+            director.ask("POST", "/task", {"prompt": " "})
+        with pytest.raises(BullpenError, match="that is no goal: not allowed: branch, wordkir"):
+            director.ask("POST", "/task", {"prompt": "x", "wordkir": "/", "branch": "b"})
+        # It holds goals, and has no place for them.
+        assert {row.name: row.state for row in list_rows(pen.home)}["lead"] == "working"
+        assert [*ManagerConfig().notes()] != []
+        assert [*ManagerConfig(workdir="/x").notes()] == []
+
+
+def test_d5_a_manager_is_written_by_that_name_too(pen: Pen) -> None:
+    file = pen.home.directors / "boss.yaml"
+    file.unlink(missing_ok=True)
+    ran = pen.cli("director", "init", "manager", "boss")
+    assert ran.code == 0, ran
+    assert "\ntype: claude\n" in file.read_text()
+
+
+# ── the list ──
+
+
+def test_d8_one_that_was_started_and_never_stopped_is_gone(pen: Pen) -> None:
+    (pen.home.directors / "killed.yaml").write_text("type: scheduler\n")
+    assert {row.name: row.state for row in list_rows(pen.home)}["killed"] == "stopped"
+    make_token(pen.home, "killed")  # as a start does; `kill -9` takes nothing away
+    row = {row.name: row for row in list_rows(pen.home)}["killed"]
+    assert (row.state, [one.hint for one in row.problems]) == (
+        "gone",
+        ["bullpen director start killed"],
+    )
+    ran = pen.cli("director", "stop", "killed")
+    assert (ran.code, ran.out) == (0, "killed was not running\n")
+    assert {row.name: row.state for row in list_rows(pen.home)}["killed"] == "stopped"
+
+
+def test_d8_a_problem_is_one_line_with_its_hint_and_its_time() -> None:
+    problem = DirectorProblem(
+        "git push failed: To http://x\n ! [rejected]", "issue 3", "git pull", again_at=160.0
+    )
+    assert problem.text(100.0) == (
+        "issue 3: git push failed: To http://x · ! [rejected] · again in 60 s · git pull"
+    )
+
+
+def test_d8_the_list_has_every_trouble_and_who_lost_its_file(pen: Pen) -> None:
+    entry = {"name": "tidy", "cron": "0 0 1 1 *", "prompt": "x", "overlap": "allow"}
+    name = f"troubled-{uuid.uuid4().hex[:8]}"  # with no memory of an earlier time
+    with made_scheduler(pen, entry, name=name) as director:
+        Hub(pen.home).do(revoke_director(name))
+        for _ in range(2):
+            director.ask("POST", "/schedule/task/tidy/run")
+        wait_until(lambda: len(director.ask("GET", "/tasks")["problems"]) == 2)
+        write_atomically(director.file, "type: scheduler\nport: x\nautostart: maybe\n")
+        lines = director.cli("director", "list").out.splitlines()
+        told = [line for line in lines if line.startswith(f"{name}: ")]
+        assert [line.count("no such token · again in") for line in told] == [1, 1, 0, 0], lines
+        assert [f"{director.file}:{line} " in told[line] for line in (2, 3)] == [True, True], told
+        director.file.unlink()
+        rows = json.loads(director.cli("director", "list", "--json").out)["directors"]
+        row = next(row for row in rows if row["name"] == name)
+        assert row["type"] == "scheduler"
+        assert len(row["problems"]) == 3
+        assert row["problems"][2]["reason"] == f"{director.file} is not there"
+
+
+# ── a schedule whose file has errors ──
+
+
+def test_d1_a_schedule_whose_file_has_errors_is_shown_and_run_as_it_goes_on(pen: Pen) -> None:
+    entry = {"name": "tidy", "cron": "0 0 1 1 *", "prompt": "x", "role": "nobody", "timeout": "2h"}
+    with made_scheduler(pen, entry, name=f"broken-{uuid.uuid4().hex[:8]}") as director:
+        write_atomically(director.file, "type: scheduler\nschedule: [\n")
+        wait_until(lambda: director.ask("GET", "/schedule")["problem"] is not None)
+        others = [path for path in pen.home.directors.glob("*.yaml") if path != director.file]
+        for other in others:
+            other.unlink()
+        for words in (["list"], ["next"], ["run", "tidy"]):
+            ran = director.cli("schedule", *words)
+            assert (ran.code, "tidy" in ran.out) == (0, True), ran
+            assert "note: the file has errors, and the schedule of before counts" in ran.err
+        assert "note: no role called nobody" in ran.err
+        shown = json.loads(director.cli("schedule", "list", "--json").out)
+        assert (shown["problem"][:5], shown["schedule"][0]["timeout"]) == ("line ", "2h")
+        ran = director.cli("schedule", "remove", "tidy")
+        assert ran.code == 2
+        assert f"{director.file}:" in ran.err
+
+
+def test_d1_what_an_entry_needs_and_the_home_lacks_is_said(pen: Pen) -> None:
+    (pen.home.directors / "lacking.yaml").write_text("type: scheduler\nschedule: []\n")
+    for option, value in (("--agent", "nosuch"), ("--role", "nosuch"), ("--workdir", "/nosuch")):
+        words = ("schedule", "add", option[2:], "@daily", "x", option, value)
+        ran = pen.cli(*words, "--director", "lacking")
+        assert ran.code == 0, ran
+        assert (ran.err.startswith("note: no "), "nosuch" in ran.err) == (True, True), ran
+    ran = pen.cli(
+        "schedule", "add", "fine", "@daily", "x", "--role", "coder", "--director", "lacking"
+    )
+    assert (ran.code, ran.err) == (0, "")

@@ -1,0 +1,248 @@
+"""What `up` starts and `down` stops, and a director that crashes again and again."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from bullpen.cli import start_component
+from bullpen.cli.directors import find_running, start_director
+from bullpen.directors import supervise
+from bullpen.directors.supervise import wait_seconds
+from bullpen.directors.token import load_token, token_file
+from bullpen.home.paths import Home
+from bullpen.home.supervised import find_supervisor
+from tests.commands import Ran
+from tests.directors.running import made_scheduler
+from tests.hub.http.http import ask
+from tests.hub.pen import Pen, made_pen
+from tests.hub.tasks.desk import Desk, made_desk
+from tests.processes import alive, kill
+from tests.waiting import wait_until
+
+
+def test_waits_between_restarts_double_up_to_five_minutes() -> None:
+    assert [wait_seconds(failures) for failures in range(1, 12)] == [
+        *(1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300)
+    ]
+
+
+@pytest.mark.parametrize(("code", "is_crash"), [("os.kill(os.getpid(), 9)", True), ("1/0", False)])
+def test_who_is_killed_before_anybody_saw_it_serve_has_crashed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, is_crash: bool
+) -> None:
+    words = [sys.executable, "-S", "-c", f"import os; {code}"]
+    monkeypatch.setattr(supervise, "module_command", lambda *_: words)
+    (tmp_path / "directors" / "x").mkdir(parents=True)
+    assert supervise.Supervisor(Home(tmp_path), "x")._live()[1] == is_crash
+
+
+@pytest.fixture
+def pen() -> Iterator[Pen]:
+    with made_pen() as made:
+        made.start()
+        yield made
+
+
+@pytest.mark.slow
+def test_a_director_that_cannot_come_back_waits_longer_and_says_so(pen: Pen) -> None:
+    with made_scheduler(pen, name="crashing") as director:
+        supervisor = find_supervisor(pen.home, "crashing")
+        assert supervisor is not None
+        director.file.write_text("type: scheduler\nport: nonsense\n")  # it cannot start again
+        director.kill()
+
+        row: dict[str, object] = {}
+
+        def has_failed() -> bool:
+            rows = json.loads(director.cli("director", "list", "--json").out)["directors"]
+            row.update(rows[0])
+            return "code 2" in str(row["problem"])
+
+        wait_until(has_failed)
+        assert row["state"] == "restarting"
+        assert int(str(row["restarts"])) > 1
+        assert "ended with code 2 · again in" in str(row["problem"])
+        shown: list[dict[str, object]] = []
+
+        def is_waiting() -> bool:
+            shown[:] = json.loads(director.cli("list", "--json").out)["directors"]
+            return shown[0]["state"] == "restarting"
+
+        wait_until(is_waiting)
+        assert (shown[0]["name"], shown[0]["problem"]) == ("crashing", "ended with code 2")
+        assert str(shown[0]["since"]) < str(shown[0]["again_at"])
+        assert int(str(shown[0]["restarts"])) > 1
+        assert "Directors\n  crashing " in director.cli("list").out
+        ran = director.cli("director", "start", "crashing")
+        assert ran.code == 2
+        assert "port" in ran.err
+        director.file.write_text("type: scheduler\n")
+        # On a busy machine its wait has doubled many times by now.
+        wait_until(lambda: find_running(pen.home, "crashing") is not None, 300)
+        assert alive(supervisor.pid)
+        wait_until(lambda: not is_waiting() and shown[0]["state"] == "idle")
+        assert (shown[0]["problem"], shown[0]["again_at"]) == ("", None)
+
+
+@pytest.mark.slow
+def test_a_director_is_stopped_while_it_waits_for_its_restart(pen: Pen) -> None:
+    with made_scheduler(pen, name="waiting") as director:
+        supervisor = find_supervisor(pen.home, "waiting")
+        assert supervisor is not None
+        director.file.write_text("type: nonsense\n")
+        director.kill()
+        wait_until(lambda: (find_supervisor(pen.home, "waiting") or supervisor).child == 0)
+        ran = director.cli("director", "stop", "waiting")
+        assert (ran.code, ran.out) == (0, "waiting stopped\n")
+        assert not alive(supervisor.pid)
+        assert find_running(pen.home, "waiting") is None
+
+
+@pytest.mark.slow
+def test_d8_a_start_that_is_broken_off_leaves_nothing_that_runs(
+    pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pen.home.directors / "broken.yaml").write_text("type: scheduler\n")
+    pids: list[int] = []
+
+    def break_off(home: Home, _noun: str, _pid: int) -> bool:
+        """Ctrl-C, when the director serves already."""
+        running, supervisor = find_running(home, "broken"), find_supervisor(home, "broken")
+        if running is None or supervisor is None:
+            return False
+        pids.extend((running.pid, supervisor.pid))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(start_component, "_is_ready", break_off)
+    with pytest.raises(KeyboardInterrupt):
+        start_director(pen.home, "broken")
+    assert [alive(pid) for pid in pids] == [False, False]
+    assert find_supervisor(pen.home, "broken") is None
+    assert not token_file(pen.home, "broken").exists()
+
+
+@pytest.mark.slow
+def test_d8_two_starts_at_once_are_one(pen: Pen) -> None:
+    (pen.home.directors / "twice.yaml").write_text("type: scheduler\n")
+
+    def start(_: int) -> Ran:
+        return pen.cli("director", "start", "twice")
+
+    try:
+        with ThreadPoolExecutor() as threads:
+            first, second = threads.map(start, range(2))
+        assert (first.code, second.code) == (0, 0), (first, second)
+        outputs = (first.out, second.out)
+        assert sorted(out == "twice runs already\n" for out in outputs) == [False, True]
+        port = pen.client().get("status")["port"]
+        own = load_token(pen.home, "twice")
+        assert ask(port, "GET", "/tasks", token=own).status == 200
+    finally:
+        assert pen.cli("director", "stop", "twice").code == 0
+
+
+@pytest.mark.slow
+def test_kill_all_ends_directors_and_those_above_them(pen: Pen) -> None:
+    with made_scheduler(pen, name="doomed") as director:
+        supervisor, pid = find_supervisor(pen.home, "doomed"), director.pid
+        assert supervisor is not None
+        ran = director.cli("kill", "--all")
+        assert ran.code == 0, ran
+        assert not alive(supervisor.pid)
+        assert not alive(pid)
+        pen.start()
+        assert "gone  its process has ended" in director.cli("list").out
+
+
+@pytest.mark.slow
+def test_h6_what_they_print_as_json(pen: Pen) -> None:
+    entry = {"name": "tidy", "cron": "@daily", "prompt": "x", "role": "nobody"}
+    with made_scheduler(pen, entry, name="json") as director:
+
+        def keys(*words: str) -> dict[str, object]:
+            ran = director.cli(*words, "--json")
+            assert ran.code == 0, ran
+            found: dict[str, object] = json.loads(ran.out)
+            return found
+
+        assert keys("schedule", "run", "tidy").keys() == {"id"}
+        assert keys("director", "start", "json") == {"name": "json", "started": False, "pid": None}
+        again = keys("director", "restart", "json")
+        assert (again["name"], again["started"], again["pid"]) == ("json", True, director.pid)
+        row = {"kind": "director", "name": "json"}
+        assert keys("up", "json") == {"started": [{**row, "result": "runs already", "error": None}]}
+        assert keys("down") == {"stopped": []}
+        assert keys("down", "json") == {"stopped": [{**row, "result": "stopped"}]}
+        assert keys("director", "stop", "json") == {"name": "json", "stopped": False}
+
+
+@pytest.mark.slow
+def test_a_supervisor_that_is_killed_leaves_its_director_at_work(pen: Pen) -> None:
+    with made_scheduler(pen, name="alone") as director:
+        supervisor, pid = find_supervisor(pen.home, "alone"), director.pid
+        assert supervisor is not None
+        os.kill(supervisor.pid, signal.SIGKILL)
+        wait_until(lambda: not alive(supervisor.pid))
+        assert director.pid == pid
+        assert director.cli("director", "start", "alone").out == "alone runs already\n"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with made_desk(tmp_path) as made:
+        made.pen.start()
+        yield made
+
+
+@pytest.mark.slow
+def test_up_starts_what_says_autostart_and_down_stops_it(desk: Desk) -> None:
+    pen = desk.pen
+    desk.role("amy", sandbox={"enabled": False})
+    desk.write_file("amy", autostart=True)
+    desk.write_file("bob", role="amy")
+    for name, line in (("auto", "autostart: true\n"), ("manual", "")):
+        text = f"type: scheduler\nport: {pen.free_port()}\n{line}"
+        (pen.home.directors / f"{name}.yaml").write_text(text)
+    (pen.home.directors / "wrong.yaml").write_text("type: scheduler\nautostart: true\nx: 1\n")
+
+    def running() -> set[str]:
+        found = {name for name in ("auto", "manual") if find_running(pen.home, name)}
+        return found | {name for name, agent in pen.agents().items() if agent["running"]}
+
+    try:
+        ran = desk.cli("up")
+        assert ran.code == 1  # one of them is wrong
+        wrong = pen.home.directors / "wrong.yaml"
+        assert f"director wrong: failed: director wrong has 1 error\n  {wrong}:3  x" in ran.out
+        assert "director auto: started" in ran.out
+        assert running() == {"amy", "auto"}
+        ran = desk.cli("up", "manual", "auto")
+        assert (ran.code, ran.out) == (
+            0,
+            "director auto: runs already\ndirector manual: started\n",
+        )
+        assert running() == {"amy", "auto", "manual"}
+        ran = desk.cli("up", "nobody")
+        assert ran.code == 4
+        ran = desk.cli("down")
+        assert (ran.code, ran.out) == (0, "director auto: stopped\nagent amy: stopped\n")
+        wait_until(lambda: running() == {"manual"})  # started by hand
+        assert desk.cli("down").out == (
+            "nothing with `autostart: true` was running · bullpen down NAME stops one\n"
+        )
+        ran = desk.cli("down", "manual")
+        assert (ran.code, ran.out) == (0, "director manual: stopped\n")
+        wait_until(lambda: running() == set())
+    finally:
+        for name in ("auto", "manual"):
+            if (process := find_running(pen.home, name)) is not None:
+                supervisor = find_supervisor(pen.home, name)
+                if supervisor is not None:
+                    kill(supervisor.pid)
+                kill(process.pid)

@@ -1,0 +1,56 @@
+"""Work on branches in the page: diff, conflict, landing, what stands in the way (V9)."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.waiting import wait_until
+from tests.web.page import made_view
+from tests.web.scene import Scene, made_scene
+
+
+def work(scene: Scene, name: str, text: str) -> None:
+    where = scene.start(name)
+    scene.write(where, {"cart.py": text})
+    scene.commit(where, f"{name} prices")
+    scene.idle(name)
+
+
+@pytest.mark.storm
+def test_v9_a_diff_a_conflict_and_a_landing_with_a_question_before_it() -> None:
+    with made_scene() as scene:
+        work(scene, "amy", "def price(item):\n    return item.net * 1.2\n")
+        work(scene, "bob", "def price(item):\n    return round(item.net)\n")
+        with made_view(scene) as view, view.page() as page:
+            page.goto("/changes/amy")
+            expect(page.locator(".content tr.add")).to_contain_text("return item.net * 1.2")
+            conflicts = page.get_by_role("region", name="Conflicts")
+            expect(conflicts).to_contain_text("cart.py")
+            page.get_by_role("button", name="Land…").click()
+            dialog = page.get_by_role("dialog", name="Land the work of amy?")
+            page.keyboard.press("Escape")
+            expect(dialog).to_have_count(0)
+            page.get_by_role("button", name="Land…").click()
+            dialog.get_by_role("button", name="Land", exact=True).click()
+            queue = page.get_by_role("region", name="Landing queue")
+            expect(queue).to_contain_text("landed as")
+            wait_until(lambda: "amy prices" in scene.git("log", "--oneline", "main"))
+            page.goto("/changes/bob")
+            page.get_by_role("button", name="Land…").click()
+            page.get_by_role("dialog").get_by_role("button", name="Land", exact=True).click()
+            expect(queue).to_contain_text("conflicts in cart.py")
+
+
+@pytest.mark.slow
+def test_v9_work_that_exists_nowhere_else_is_not_discarded() -> None:
+    with made_scene() as scene:
+        where = scene.start("amy")
+        scene.write(where, {"cart.py": "x = 1\n"})
+        scene.idle("amy")
+        with made_view(scene) as view, view.page(errors=("409", "422")) as page:
+            page.goto("/agents/amy/changes")
+            expect(page.get_by_text("1 file not committed")).to_be_visible()
+            page.get_by_role("button", name="Discard…").click()
+            dialog = page.get_by_role("dialog")
+            dialog.get_by_role("button", name="Discard", exact=True).click()
+            expect(dialog.get_by_role("alert")).to_contain_text("cart.py")
+            assert (where / "cart.py").read_text() == "x = 1\n"

@@ -1,0 +1,98 @@
+"""Directors in the view: how each stands, what it holds, and what it says of a crash (V3, V4)."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from bullpen.home.paths import HUB
+from bullpen.hub.agents.tokens import hash_of, new_token
+from tests.directors.running import made_scheduler
+from tests.hub.http.http import ask
+from tests.web.director import director_that_says, said_of_itself
+from tests.web.page import made_view
+from tests.web.running import RunningView
+from tests.web.scene import made_scene
+
+
+@pytest.mark.slow
+def test_v3_directors_are_shown_with_their_own_words_and_one_that_is_silent_without(
+    served: RunningView,
+) -> None:
+    (served.pen.home.directors / "resting.yaml").write_text("type: scheduler\n")
+    with director_that_says(served.pen, "loud", said_of_itself("hello"), problem="no token"):
+        loud, resting = served.ask("GET", "/api/directors").json
+        assert (loud["name"], loud["state"], loud["problem"]) == ("loud", "idle", "no token")
+        assert (loud["says"]["type"], loud["says"]["last_poll"]) == ("hello", 1.0)
+        assert [task["title"] for task in loud["says"]["tasks"]] == ["hello"]
+        assert loud["says"]["next_runs"] == [{"at": 4e9, "name": "hello"}]
+        assert (resting["name"], resting["state"], resting["says"]) == ("resting", "stopped", None)
+    with director_that_says(served.pen, "quiet", {}):
+        quiet, _ = served.ask("GET", "/api/directors").json
+        assert (quiet["name"], quiet["state"], quiet["says"]) == ("quiet", "idle", None)
+    (served.pen.home.directors / "resting.yaml").unlink()
+
+
+@pytest.mark.storm
+def test_v4_a_director_that_crashed_says_why_and_when_it_starts_again() -> None:
+    entry = {"name": "tidy", "cron": "@daily", "prompt": "x", "role": "coder"}
+    with (
+        made_scene() as scene,
+        made_view(scene) as view,
+        made_scheduler(scene.pen, entry) as director,
+        view.page() as page,
+    ):
+        page.locator("[aria-label='Directors'] .row").click()
+        page.wait_for_url("**/directors/nightly")
+        expect(page.locator("[aria-label='Next runs']")).to_contain_text("tidy")
+        expect(page.locator("[aria-label='Holds now']")).to_contain_text("Nothing")
+        director.file.write_text("type: scheduler\nport: nonsense\n")
+        director.kill()
+        one = page.locator("[aria-label='Director nightly']")
+        expect(one).to_contain_text("starts again in")
+        expect(one).to_contain_text("ended with code 2")
+        expect(one).to_contain_text(re.compile("[0-9] restarts? since it was started"))
+        page.goto("/")
+        expect(page.locator("[aria-label='Directors'] .row")).to_contain_text("ended with code 2")
+        page.keyboard.press("g")
+        page.keyboard.press("d")
+        page.wait_for_url("**/directors")
+        page.locator("[data-item='director:nightly']").wait_for()
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/directors/nightly")
+
+
+@pytest.mark.storm
+def test_v8_what_a_director_leaves_to_a_person_is_tried_again_or_left() -> None:
+    with made_scene() as scene, made_view(scene) as view, view.page() as page:
+        hub, token = scene.pen.home.socket(HUB), new_token()
+        admitted = {"token_hash": hash_of(token)}
+        assert ask(hub, "PUT", "/directors/robo", body=admitted).status == 200
+        for name, what, button, decision in (
+            ("a" * 32, "The checks stay red", "Try again", "allow"),
+            ("b" * 32, "It conflicts with main", "Leave it", "deny"),
+        ):
+            asked = {"what": what, "about": {"pull": "#7"}}
+            opened = ask(hub, "PUT", f"/escalations/{name}", body=asked, token=token)
+            assert opened.status == 200
+            page.goto(f"/approvals/{opened.json['id']}")
+            card = page.locator("article.ask", has_text=what)
+            expect(card.locator("a[href='/directors/robo']")).to_be_visible()
+            expect(card.get_by_role("button")).to_have_count(2)
+            card.get_by_role("button", name=button).click()
+            expect(page.locator("article.ask")).to_have_count(0)
+            state = ask(hub, "GET", f"/escalations/{name}", token=token).json["state"]
+            assert (state["status"], state["decision"]) == ("answered", decision)
+
+
+@pytest.mark.storm
+def test_v11_the_palette_is_opened_and_used_by_touch_at_360_pixels() -> None:
+    with made_scene() as scene, made_view(scene) as view, view.page(360, 740) as page:
+        page.get_by_label("Search and commands").tap()
+        page.get_by_role("combobox").fill("usage")
+        page.get_by_role("option").first.tap()
+        page.wait_for_url("**/usage")
+        expect(page.get_by_role("combobox")).to_have_count(0)
+        wide = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0

@@ -1,0 +1,167 @@
+"""The page in a real browser, against a real hub with real agents (V4, V7, V8, V11)."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.waiting import wait_until
+from tests.web.page import made_view
+from tests.web.scene import Scene, made_scene
+
+pytestmark = pytest.mark.slow
+
+
+def waiting(scene: Scene) -> list[dict[str, Any]]:
+    return scene.pen.client().get("approvals")["approvals"]
+
+
+def fits(page: Page) -> bool:
+    return page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_v8_approval_by_keyboard_and_a_question_by_a_click() -> None:
+    with made_scene() as scene:
+        for name in ("amy", "bob"):
+            scene.start(name)
+            scene.works(name)
+        with made_view(scene) as view, view.page() as page:
+            expect(page.get_by_text("Nobody waits for you")).to_be_visible()
+            scene.ask("amy", "Bash", command="rm -rf build && make all")
+            card = page.get_by_role("article", name="permission of amy")
+            expect(card.locator(".cmd")).to_have_text("rm -rf build && make all")
+            expect(page).to_have_title("(1) Bullpen")
+            page.keyboard.press("j")
+            expect(card).to_have_class("ask chosen")
+            # What was chosen just now is not answered yet: somebody has to have seen it.
+            page.keyboard.press("a")
+            page.wait_for_timeout(700)
+            page.keyboard.press("a")
+            expect(page.get_by_role("status").get_by_text("amy: allowed by you")).to_be_visible()
+            wait_until(lambda: 1 in scene.answers)
+            assert scene.decided[0]["state"]["decision"] == "allow"
+            expect(card).to_have_count(0)
+            question = {"question": "Which dialect?", "options": [{"label": "Excel"}]}
+            scene.ask("bob", "AskUserQuestion", questions=[{"header": "", **question}])
+            page.get_by_role("button", name="Excel").click()
+            wait_until(lambda: not waiting(scene))
+            expect(page).to_have_title("Bullpen")
+            (answered,) = [one for one in scene.decided if one["agent"] == "bob"]
+            assert answered["state"]["answers"] == [{"options": [1], "text": ""}]
+
+
+def test_v8_v11_on_a_phone_an_edit_is_read_and_denied_with_a_reason() -> None:
+    with made_scene() as scene:
+        scene.start("amy")
+        scene.works("amy")
+        with made_view(scene) as view, view.page(360, 740, name="Ann") as page:
+            scene.ask("amy", "Edit", file_path="/a/b.py", old_string="a\nb", new_string="a\nc")
+            card = page.get_by_role("article", name="permission of amy")
+            expect(card.locator("tr.del")).to_contain_text("b")
+            expect(card.locator("tr.add")).to_contain_text("c")
+            assert fits(page)
+            for button in card.locator(".acts .btn").all():
+                assert button.bounding_box()["height"] >= 44  # type: ignore[index]
+            card.get_by_role("button", name="Deny…").tap()
+            card.get_by_label("Why?").fill("not that file")
+            card.get_by_role("button", name="Deny", exact=True).tap()
+            wait_until(lambda: not waiting(scene))
+            (first,) = scene.decided
+            assert (first["state"]["decision"], first["state"]["reason"]) == (
+                "deny",
+                "not that file",
+            )
+            assert first["state"]["name"] == "Ann"
+
+
+ANSWER = """async id => (await fetch(`/api/approvals/${id}`, {
+    method: 'POST',
+    body: '{"decision": "deny"}',
+    headers: {'Content-Type': 'application/json'},
+})).status"""
+
+
+def test_v8_who_comes_second_is_told_who_was_first() -> None:
+    with made_scene() as scene:
+        scene.start("amy")
+        scene.works("amy")
+        scene.ask("amy", "Bash", command="ls")
+        with (
+            made_view(scene) as view,
+            view.page(name="Ann") as ann,
+            view.page(name="Ben", errors=("409",)) as ben,
+        ):
+            allow = ben.get_by_role("button", name="Allow")
+            expect(allow).to_be_enabled()
+            number = waiting(scene)[0]["id"]
+
+            def late(route: Route) -> None:
+                # Ben's page has not heard of it yet when he presses the button.
+                assert ann.evaluate(ANSWER, number) == 200
+                route.continue_()
+
+            ben.route(f"**/api/approvals/{number}", late)
+            allow.click()
+            expect(ben.get_by_text("amy: Ann was first: denied")).to_be_visible()
+
+
+def test_v4_v11_the_page_goes_on_after_the_hub_was_killed_without_a_gap() -> None:
+    with made_scene() as scene:
+        for name in ("amy", "bob"):
+            scene.start(name)
+        scene.idle("amy", "bob")
+        with made_view(scene) as view, view.page(errors=("503", "ERR_")) as page:
+            row = page.locator("[data-item='agent:amy']")
+            expect(row).to_contain_text("idle")
+            scene.pen.kill_hub()
+            expect(page.get_by_role("alert")).to_contain_text("Behind by")
+            expect(row).to_contain_text("was idle")
+            scene.pen.start()
+            scene.works("amy", "Bash")
+            scene.hook("bob", "Stop")
+            expect(row).to_contain_text("working · Bash")
+            expect(page.get_by_role("alert")).to_have_count(0)
+            scene.pen.run(name="cleo")
+            expect(page.locator("[data-item='agent:cleo']")).to_be_visible()
+            shown = page.locator("[data-item^='agent:']").count()
+            ids = page.locator("[data-news]").evaluate_all("all => all.map(e => e.dataset.news)")
+            assert shown == 3
+            assert len(set(ids)) == len(ids)
+
+
+def test_v7_terminal_is_read_only_until_it_is_taken_over() -> None:
+    with made_scene() as scene:
+        scene.start("amy")
+        with made_view(scene) as view, view.page() as page:
+            page.goto("/agents/amy/terminal")
+            box = page.locator("[data-terminal=amy]")
+            text = "() => document.querySelector('[data-terminal=amy]')?.text?.() ?? ''"
+            page.wait_for_function(f"() => ({text})().includes('$')")
+            box.click()
+            page.keyboard.type("echo un-seen\n")
+            page.get_by_role("button", name="Take over").click()
+            expect(page.get_by_text("You type here.")).to_be_visible()
+            page.keyboard.type("echo se''en-$COLUMNS\n")
+            page.wait_for_function(f"() => /seen-[0-9]+/.test(({text})())")
+            assert "un-seen" not in page.evaluate(text)
+            page.get_by_role("button", name="Give back").click()
+            expect(page.get_by_text("You watch")).to_be_visible()
+
+
+def test_v5_v6_task_from_the_form_to_its_result_and_logs() -> None:
+    with made_scene() as scene:
+        scene.taker("tom")
+        with made_view(scene) as view, view.page() as page:
+            page.goto("/tasks")
+            page.locator("form select").first.select_option("tom")
+            page.get_by_role("textbox", name="Prompt").fill("Count [[say All 12 tests pass.]]")
+            page.get_by_role("button", name="Give the task").click()
+            progress = page.get_by_role("log", name="progress")
+            expect(progress).to_contain_text("All 12 tests pass.")
+            expect(page.locator("section[aria-label^='task t-'] .state")).to_contain_text(
+                "completed"
+            )
+            logs = page.get_by_role("button", name="Logs of")
+            expect(logs).to_have_count(1)
+            logs.click()
+            expect(page.get_by_text("Run 1")).to_be_visible()

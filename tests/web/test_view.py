@@ -1,0 +1,153 @@
+"""The view as a process: its certificate, its place among the components, its log, its memory (V1,
+V2, F2)."""
+
+import json
+import ssl
+
+import pytest
+
+from bullpen.component import ask
+from tests.hub.pen import made_pen
+from tests.waiting import wait_until
+from tests.web.running import RunningView, running_view
+
+pytestmark = pytest.mark.slow
+
+MOST_KB = 60 * 1024
+# `httpx` loads it where it is installed, for its own command; only the tests' environment has it.
+RICH_KB = 6 * 1024
+
+
+def test_v1_the_page_comes_over_tls_with_a_certificate_that_the_ca_has_signed(
+    served: RunningView,
+) -> None:
+    assert served.ask("GET", "/api/me").json["name"] == "Ann"
+    with pytest.raises(ssl.SSLCertVerificationError):
+        ssl_of_nobody = ssl.create_default_context()
+        import socket
+
+        with socket.create_connection(("127.0.0.1", served.port)) as line:
+            ssl_of_nobody.wrap_socket(line, server_hostname="localhost")
+
+
+def test_v3_the_hubs_answers_are_passed_on_unchanged(served: RunningView) -> None:
+    for target in ("agents", "tree", "approvals", "tasks", "history", "pods", "usage", "landings"):
+        _, answer = served.pen.ask("GET", f"/{target}")
+        assert served.ask("GET", f"/api/{target}").json == answer, target
+    refused = served.ask("GET", "/api/agents/nobody")
+    status, answer = served.pen.ask("GET", "/agents/nobody")
+    assert (refused.status, refused.json) == (status, answer) == (404, answer)
+
+
+def test_v1_the_view_is_a_component_that_the_hub_knows(served: RunningView) -> None:
+    def is_registered() -> bool:
+        known = served.ask("GET", "/api/components").json
+        return [(one["name"], one["kind"], one["pid"]) for one in known] == [
+            ("web", "view", served.process.pid)
+        ]
+
+    wait_until(is_registered)
+    status = served.ask("GET", "/status").json
+    assert status == {**served.ask("GET", "/api/status").json, **_changing(status)}
+    assert status["type"] == "view"
+    assert {"statusable", "observable"} <= set(status["interfaces"])
+    own = ask.get_status(served.pen.home.component_socket(served.process.pid))
+    assert (own.type, own.name, own.config["port"]) == ("view", "web", served.port)
+
+
+def _changing(status: dict) -> dict:
+    return {"uptime_seconds": status["uptime_seconds"], "log": status["log"]}
+
+
+def test_v3_components_that_were_found_are_shown_and_only_registered_ones_have_buttons(
+    served: RunningView,
+) -> None:
+    def own_view() -> list[bool]:
+        found = served.ask("GET", "/api/discovered").json
+        return [one["registered"] for one in found if one["kind"] == "view" and one["own"]]
+
+    wait_until(lambda: own_view() == [True])
+    assert served.ask("GET", "/api/directors").json == []
+
+
+def test_v4_what_a_page_begins_with_is_one_answer_and_not_older_than_its_position(
+    served: RunningView,
+) -> None:
+    def newest() -> int:
+        return int(served.pen.client().get("events", before=1 << 62)["events"][0]["id"])
+
+    before = newest()
+    start = served.ask("GET", "/api/start").json
+    assert before <= start.pop("position") <= newest()
+    routes = {name: f"/api/{name}" for name in ("agents", "approvals", "tasks")}
+    routes |= {"landings": "/api/landings?all=1", "usage": "/api/usage?by=day"}
+    assert start.keys() == routes.keys()
+    for name, route in routes.items():
+        assert start[name].keys() == served.ask("GET", route).json.keys()
+
+
+def test_v2_the_token_is_in_no_log_event_or_status(served: RunningView) -> None:
+    token = served.token
+    served.ask("GET", f"/?token={token}&name=Ann", headers={"Cookie": ""})
+    served.ask("GET", f"/agents?token={token}")
+    served.ask("GET", "/api/me", headers={"Authorization": f"Bearer {token}", "Cookie": ""})
+    served.ask("GET", f"/api/agents/{token}")
+    assert served.ask("GET", "/api/agents").status == 200  # all of that was answered before
+    log = served.log()
+    assert log
+    for text in (
+        log,
+        (served.pen.root / "logs" / "hub.log").read_text(),
+        served.errors,
+        json.dumps(served.pen.events()),
+        json.dumps(served.ask("GET", "/status").json),
+        served.ask("GET", "/").body.decode(),
+    ):
+        assert token not in text
+    assert served.ask("GET", "/").headers["referrer-policy"] == "no-referrer"
+
+
+def test_v1_the_view_stays_small(served: RunningView) -> None:
+    for _ in range(3):
+        for target in ("agents", "tree", "approvals", "usage", "discovered", "events"):
+            assert served.ask("GET", f"/api/{target}").status == 200
+    assert served.memory_kb() < MOST_KB + RICH_KB
+
+
+def test_v1_an_expired_certificate_is_renewed_when_the_view_starts() -> None:
+    import datetime
+
+    from bullpen.web import machine
+    from bullpen.web.certificate import Wanted, days_left, ensure
+    from bullpen.web.tls import own
+
+    with made_pen() as pen:
+        before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=400)
+        directory = pen.root / "web"
+        ensure(directory, Wanted(machine.host_names(), machine.addresses()), before)
+        now = datetime.datetime.now(datetime.UTC)
+        assert days_left(own(directory).cert, now) < 0
+        authority = (directory / "ca.pem").read_bytes()
+        with running_view(pen) as view:
+            assert view.ask("GET", "/api/me").status == 200
+        assert days_left(own(directory).cert, now) >= 364
+        assert (directory / "ca.pem").read_bytes() == authority
+
+
+def test_v2_the_certificate_of_a_persons_own_is_served_as_it_is() -> None:
+    import datetime
+    from ipaddress import ip_address
+
+    from bullpen.web.certificate import Wanted, ensure, fingerprint
+
+    with made_pen() as pen:
+        own = pen.root.parent / "own"
+        wanted = Wanted(("localhost", "shop.example.org"), (ip_address("127.0.0.1"),))
+        ensure(own, wanted, datetime.datetime.now(datetime.UTC))
+        files = {"cert": str(own / "cert.pem"), "key": str(own / "key.pem")}
+        hosts = ["shop.example.org"]
+        with running_view(pen, tls={**files, "auto_generate": False}, hosts=hosts) as view:
+            assert not (pen.root / "web" / "cert.pem").exists()
+            pem = ssl.get_server_certificate(("127.0.0.1", view.port))
+            (own / "served.pem").write_text(pem)
+            assert fingerprint(own / "served.pem") == fingerprint(own / "cert.pem")
