@@ -6,6 +6,8 @@ export PYTHONDONTWRITEBYTECODE =
 PY := $(VENV)/bin/python
 # For example -k NAME, or --shuffle SEED.
 PYTEST_FLAGS ?=
+# What failed is run once more, alone, before it fails the run; empty: it fails at once.
+LOOK ?= --second-look
 
 FRONTEND := src/bullpen/web/frontend
 PAGE := src/bullpen/web/static/index.html
@@ -30,14 +32,14 @@ check: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/mypy & types=$$!; $(PY) -m compileall -q src tests && $(PY) -m tests.rewritten --quick && wait $$types
-	$(PY) -m pytest -n 2 -m "not slow and not storm" $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 2 -m "not slow and not storm" $(LOOK) $(PYTEST_FLAGS)
 
 test: check
 	$(PY) -m tests.rewritten
-	$(PY) -m pytest -n 5 --dist worksteal -m "slow and not storm" --durations=10 $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 5 --dist worksteal -m "slow and not storm" --durations=10 $(LOOK) $(PYTEST_FLAGS)
 
 storm: setup
-	$(PY) -m pytest -n 4 --dist worksteal -m storm --durations=10 $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 4 --dist worksteal -m storm --durations=10 $(LOOK) $(PYTEST_FLAGS)
 
 bench: setup
 	$(PY) -m bench --write

@@ -3,7 +3,6 @@ beside that link's own round trip; and the same while somebody else's terminal o
 flooded and not read."""
 
 import os
-import select
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -38,9 +37,10 @@ class FleetLine:
         self._connection.send(b"I", data)
 
     def receive(self) -> bytes:
-        if not select.select([self._connection], [], [], WAIT_SECONDS)[0]:
-            raise TimeoutError("the terminal says nothing")
-        return b"".join(body for kind, body in self._connection.read() if kind in b"PO")
+        """What is shown next: other frames may come alone, and the first screen may be empty."""
+        while not (shown := self._connection.wait_for(b"PO", WAIT_SECONDS)[1]):
+            pass
+        return shown
 
     def close(self) -> None:
         self._connection.close()
