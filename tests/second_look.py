@@ -63,9 +63,15 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
     reports: list[pytest.TestReport] = terminalreporter.stats.get(FLAKY, [])
     if not reports:
         return
+    said = "".join(map(_text, reports))
     with (config.rootpath / ".flaky.log").open("a") as file:
-        for report in reports:
-            file.write(f"==== {report.nodeid}\n{report.longreprtext}\n")
-            file.writelines(f"---- {name}\n{content}\n" for name, content in report.sections)
+        file.write(said)
+    terminalreporter.write_line(said)  # a clone that CI made is gone with its files
     tests = sorted({report.nodeid for report in reports})
     terminalreporter.write_line(f"flaky: {', '.join(tests)}")
+
+
+def _text(report: pytest.TestReport) -> str:
+    parts = [f"==== {report.nodeid}", report.longreprtext]
+    parts += [f"---- {name}\n{content}" for name, content in report.sections]
+    return "\n".join([*parts, ""])

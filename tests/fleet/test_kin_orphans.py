@@ -18,7 +18,7 @@ def test_i4_children_elsewhere_report_to_the_person_when_their_parent_has_ended(
     child = kin.spawn(lead)
     kin.h1.pen.stop(lead)
     wait_until(lambda: parent_of(kin, child) == "h1/root")
-    assert kin.h2.pen.record(child, "session.json")["parent"] == "h1/root"
+    wait_until(lambda: kin.h2.pen.record(child, "session.json")["parent"] == "h1/root")
     kin.report(child, "done")
     expected = (f"h2/{child}", "child_finished", "done")
     wait_until(lambda: expected in kin.heard("root"))
