@@ -81,6 +81,7 @@ HERE = [section for section in SECTIONS if section.only_with != "peers"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("section", HERE, ids=lambda section: section.name)
+@pytest.mark.few(6)
 def test_short_run_measures_every_row_of_the_section(section: Section) -> None:
     done = run_bench("--short", section.name)
     assert done.returncode == 0, done.stdout + done.stderr

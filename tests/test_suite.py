@@ -41,6 +41,7 @@ def is_run_by_pytest(module: str) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_shared_helpers_are_in_modules_of_their_own() -> None:
     """A conftest that is imported may be there twice, and a test module that is imported takes
     its fixtures and tests along: what is shared lives in a support module beside them."""

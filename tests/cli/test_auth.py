@@ -54,6 +54,7 @@ def hides(ran: Ran) -> bool:
 
 
 @pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.few(2)
 def test_f4_value_comes_from_standard_input_and_is_kept_privately(
     pen: Home, bullpen: Bullpen, name: str
 ) -> None:
@@ -778,7 +779,7 @@ def test_e2_real_claude_shows_its_login_and_nothing_before(pen: Home, tmp_path: 
     assert "setup-token ended" in terminal.text, terminal.text[-800:]
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", [(), ("ANTHROPIC_AUTH_TOKEN",)])
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ print -r -- $said
 @pytest.mark.parametrize(
     "load", ['eval "$(bullpen completion zsh)"', "fpath=($PWD/fp $fpath); compinit -u -D"]
 )
+@pytest.mark.few(1)
 def test_zsh_completes_at_its_prompt(
     script: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: str
 ) -> None:

@@ -115,6 +115,7 @@ def named(found: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
 # ── discover ──
 
 
+@pytest.mark.storm
 def test_f1_the_scan_and_the_register_are_shown(pen: Pen, sample: Sample) -> None:
     found = wait_shown(pen, {("hub", "hub", "own"), ("director", "sam", "own")})
     assert set(found) == {"hub", "sam"}
@@ -130,6 +131,7 @@ def test_f1_the_scan_and_the_register_are_shown(pen: Pen, sample: Sample) -> Non
     wait_until(lambda: row in lines())
 
 
+@pytest.mark.storm
 def test_f1_who_says_that_it_is_another_does_not_hide_that_one(
     pen: Pen, sample: Sample, tmp_path: Path
 ) -> None:
@@ -144,6 +146,7 @@ def test_f1_who_says_that_it_is_another_does_not_hide_that_one(
             wait_until(lambda: homes() == {sample.port: "own", port: "says own"})
 
 
+@pytest.mark.storm
 def test_f1_filtered_by_interface(pen: Pen, sample: Sample) -> None:
     for interface, one in {
         "taskable": ("director", "sam", "own"),
@@ -154,6 +157,7 @@ def test_f1_filtered_by_interface(pen: Pen, sample: Sample) -> None:
     assert wrong.code == 2
 
 
+@pytest.mark.storm
 def test_f1_the_hub_may_be_down_or_silent(pen: Pen, sample: Sample) -> None:
     os.kill(pen.pid, signal.SIGSTOP)
     found = wait_shown(pen, {("director", "sam", "own")})
@@ -164,6 +168,7 @@ def test_f1_the_hub_may_be_down_or_silent(pen: Pen, sample: Sample) -> None:
     assert pen.hub_pids() == set()  # looking starts nothing
 
 
+@pytest.mark.storm
 def test_f1_a_registered_one_that_is_silent_is_shown_so(pen: Pen, sample: Sample) -> None:
     os.kill(sample.process.pid, signal.SIGSTOP)
     found = {one["name"]: one for one in discovered(pen)}
@@ -188,6 +193,7 @@ def test_f1_two_homes_see_each_other_as_foreign(pen: Pen, other: Pen, sample: Sa
     wait_shown(other, hubs | {("director", "sam", "foreign")})
 
 
+@pytest.mark.storm
 def test_f3_one_home_leaves_the_other_alone(pen: Pen, other: Pen, sample: Sample) -> None:
     for each in (pen, other):
         each.run(name="amy")
@@ -206,6 +212,7 @@ def test_f3_one_home_leaves_the_other_alone(pen: Pen, other: Pen, sample: Sample
     assert registered(pen) == ["sam"]
 
 
+@pytest.mark.storm
 def test_f3_killing_one_home_leaves_the_other_alone(pen: Pen, other: Pen, sample: Sample) -> None:
     for each in (pen, other):
         each.run(name="amy")
@@ -231,6 +238,7 @@ def test_f3_a_home_that_was_moved_while_it_ran_is_killed_where_it_is_now(pen: Pe
         moved.rename(pen.root)
 
 
+@pytest.mark.storm
 def test_f3_a_copied_home_does_not_kill_the_original(
     pen: Pen, sample: Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +271,7 @@ def test_f3_a_copied_home_does_not_kill_the_original(
 # ── shutdown ──
 
 
+@pytest.mark.storm
 def test_f3_everything_leaves_in_order(pen: Pen, sample: Sample) -> None:
     pen.run(name="amy")
     program, hub = pen.program("amy"), pen.pid
@@ -278,7 +287,7 @@ def test_f3_everything_leaves_in_order(pen: Pen, sample: Sample) -> None:
     assert pen.processes() == {}  # no hub was started to stop nobody
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize(
     ("word", "left"),
     [("--agents", {"hub", "sam"}), ("--directors", {"hub", "amy"})],
@@ -294,6 +303,7 @@ def test_f3_only_those_that_are_meant(pen: Pen, sample: Sample, word: str, left:
     assert there == left
 
 
+@pytest.mark.storm
 def test_f3_by_port(pen: Pen, sample: Sample) -> None:
     done = pen.cli("shutdown", "--port", str(sample.port), "--json")
     assert done.code == 0, done.err
@@ -306,6 +316,7 @@ def test_f3_by_port(pen: Pen, sample: Sample) -> None:
     assert str(sample.port) in gone.err
 
 
+@pytest.mark.storm
 def test_f3_a_working_one_is_not_interrupted_unless_one_says_so(pen: Pen, sample: Sample) -> None:
     sample.ask("POST", "/begin")
     refused = pen.cli("shutdown", "--directors")
@@ -318,6 +329,7 @@ def test_f3_a_working_one_is_not_interrupted_unless_one_says_so(pen: Pen, sample
     assert sample.wait_until_gone() == 0
 
 
+@pytest.mark.storm
 def test_f3_what_fails_does_not_hold_up_the_others(pen: Pen, sample: Sample) -> None:
     sample.ask("POST", "/begin")
     hub = pen.pid
@@ -425,6 +437,7 @@ def test_b6_no_token_goes_to_what_a_scan_found(pen: Pen, tmp_path: Path, as_othe
             assert out.read_text() == f"Bearer {token}\n"
 
 
+@pytest.mark.storm
 def test_b6_a_thief_with_the_name_and_port_of_a_component_gets_nothing(
     pen: Pen, sample: Sample, tmp_path: Path
 ) -> None:
@@ -439,6 +452,7 @@ def test_b6_a_thief_with_the_name_and_port_of_a_component_gets_nothing(
         assert out.read_text() == ""
 
 
+@pytest.mark.storm
 def test_b6_a_component_is_commanded_by_a_socket_that_only_the_owner_reaches(
     pen: Pen, sample: Sample
 ) -> None:
@@ -454,6 +468,7 @@ def test_b6_a_component_is_commanded_by_a_socket_that_only_the_owner_reaches(
     assert not path.exists()
 
 
+@pytest.mark.storm
 def test_f3_the_socket_of_a_killed_component_is_cleared_away(pen: Pen, sample: Sample) -> None:
     path = pen.home.component_socket(sample.process.pid)
     sample.kill()
@@ -463,6 +478,7 @@ def test_f3_the_socket_of_a_killed_component_is_cleared_away(pen: Pen, sample: S
     assert not path.exists()
 
 
+@pytest.mark.storm
 def test_f3_one_that_listens_at_no_socket_of_the_home_is_named(pen: Pen, sample: Sample) -> None:
     """As one of an earlier version does not."""
     pen.home.component_socket(sample.process.pid).unlink()
@@ -488,7 +504,7 @@ def test_f3_an_agents_port_is_told_through_the_hub(desk: Desk) -> None:
 # ── kill ──
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("hub", ["runs", "is down", "is silent"])
 def test_f3_kill_all_ends_everything(pen: Pen, sample: Sample, hub: str) -> None:
     for name in ("amy", "bob"):
@@ -541,6 +557,7 @@ def test_f3_kill_all_ends_a_holder_that_is_stopped(pen: Pen) -> None:
 
 
 @pytest.mark.parametrize("place", ["in the range", "in a file, and the settings are broken"])
+@pytest.mark.storm
 def test_f3_kill_all_ends_a_component_that_the_register_does_not_have(pen: Pen, place: str) -> None:
     pen.kill_hub()
     with reserved_port() as port, running(pen.home, "stray", port) as stray:
@@ -588,6 +605,7 @@ def test_f3_kill_all_believes_no_pid_without_its_start_time(pen: Pen) -> None:
         innocent.wait()
 
 
+@pytest.mark.storm
 def test_f3_kill_all_asks_a_person(pen: Pen) -> None:
     import pty
 
@@ -638,6 +656,7 @@ def working(desk: Desk) -> str:
     return task
 
 
+@pytest.mark.storm
 def test_f3_a_task_is_waited_for_before_the_hub_leaves(desk: Desk) -> None:
     task, hub = working(desk), desk.pen.pid
     refused = desk.pen.cli("shutdown", "--agents")
@@ -657,6 +676,7 @@ def test_f3_a_task_is_waited_for_before_the_hub_leaves(desk: Desk) -> None:
     assert desk.task(task)["state"] == "completed"
 
 
+@pytest.mark.storm
 def test_f3_a_task_goes_on_after_its_time_unless_one_says_otherwise(desk: Desk) -> None:
     task = working(desk)
     done = desk.pen.cli("shutdown", "--agents", "--timeout", "0s")
@@ -690,6 +710,7 @@ def test_f3_an_agent_without_a_task_is_waited_for_however_busy_the_hub_is(
     assert shutdown._drain(hub, "amy", 0.0, force=False) == "left"
 
 
+@pytest.mark.storm
 def test_f3_kill_all_ends_a_task_by_its_holder(desk: Desk) -> None:
     task = working(desk)
     done = desk.pen.cli("kill", "--all", "--json")

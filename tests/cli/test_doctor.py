@@ -123,6 +123,7 @@ def test_all_is_well(home: Home, bullpen: Bullpen, path: str) -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 80, 160])
+@pytest.mark.few(1)
 def test_p7_doctor_breaks_no_word_of_a_narrow_terminal(home: Home, path: str, columns: int) -> None:
     env = {"BULLPEN_DIR": str(home.root), "PATH": path, "NO_COLOR": "1", "COLUMNS": str(columns)}
     terminal = AtTerminal("doctor", **env)
@@ -502,6 +503,7 @@ def test_x6_another_users_program_that_says_it_is_ours_is_not_believed(
     assert ports_of(ran)[0] == "fail"
 
 
+@pytest.mark.storm
 def test_x6_port_of_our_own_hub_is_fine_even_if_it_does_not_answer(
     home: Home, bullpen: Bullpen, path: str
 ) -> None:

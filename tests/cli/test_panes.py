@@ -69,6 +69,7 @@ class Tmux:
 
 
 @needs_tmux
+@pytest.mark.storm
 def test_a4_pod_attach_shows_a_pane_per_member_and_new_ones_as_they_start(
     pen: Pen, tmux: Tmux
 ) -> None:

@@ -143,6 +143,7 @@ def members(pen: Pen, *names: str, pod: str = "team") -> None:
 
 
 @needs_tmux
+@pytest.mark.storm
 def test_a4_pane_per_member_and_new_ones_as_they_start(person: Person) -> None:
     pen = person.pen
     members(pen, "ann", "bob")
@@ -275,6 +276,7 @@ def test_a4_pods_of_two_homes_do_not_meet(person: Person) -> None:
 
 @SLOW
 @needs_tmux
+@pytest.mark.storm
 def test_a4_new_members_are_added_after_the_hub_was_killed(person: Person) -> None:
     members(person.pen, "ann")
     person.types("pod", "attach", "team")
@@ -287,6 +289,7 @@ def test_a4_new_members_are_added_after_the_hub_was_killed(person: Person) -> No
 
 @SLOW
 @needs_tmux
+@pytest.mark.storm
 def test_a4_a_parent_and_its_children_side_by_side_and_new_ones_as_they_start(
     person: Person,
 ) -> None:
@@ -304,6 +307,7 @@ def test_a4_a_parent_and_its_children_side_by_side_and_new_ones_as_they_start(
 
 @SLOW
 @needs_tmux
+@pytest.mark.storm
 def test_a4_environment_of_an_agent_does_not_get_into_panes(person: Person) -> None:
     """A tmux that was started inside an agent has that agent's variables."""
     members(person.pen, "ann")

@@ -36,6 +36,7 @@ pytestmark = pytest.mark.slow
         ),
     ],
 )
+@pytest.mark.few(2)
 def test_a1_words_that_follow_nothing_are_refused_with_the_quoted_form(
     tmp_path: Path, words: str, hint: str
 ) -> None:
@@ -56,6 +57,7 @@ def pen() -> Iterator[Pen]:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_r7_model_branch_and_base_are_changed_for_one_start(pen: Pen) -> None:
     repo = pen.root.parent / "repo"
     git(repo, "branch", "older", "HEAD")

@@ -326,6 +326,7 @@ def test_stream_as_json_is_a_line_per_event(desk: Desk) -> None:
 # ── steering ──
 
 
+@pytest.mark.storm
 def test_t5_kept_open_continued_and_ended(desk: Desk) -> None:
     ran = run(desk, "task", "amy", "[[say one]]", "--keep-open")
     assert (ran.code, ran.out) == (0, "one\n")
@@ -342,6 +343,7 @@ def test_t5_kept_open_continued_and_ended(desk: Desk) -> None:
     assert "turns" in run(desk, "task", "show", id).out
 
 
+@pytest.mark.storm
 def test_continue_waits_for_its_own_answer(desk: Desk, hold: str) -> None:
     id = id_in(run(desk, "task", "amy", "[[say one]]", "--keep-open").err)
     with running(desk, "task", "continue", id, f"[[hold {hold} ; say two]]") as waiting:
@@ -461,6 +463,7 @@ def test_t10_history_show_has_commits_diff_and_logs(desk: Desk) -> None:
     run(desk, "agent", "stop", "git")
 
 
+@pytest.mark.storm
 def test_hostile_text_is_raw_nowhere(desk: Desk) -> None:
     ran = run(desk, "task", "amy", f"{BAD} [[say {BAD}]]")
     assert ran.out == "a\\x1b]0;pwned\\x07b\n"
@@ -610,6 +613,7 @@ def test_t11_waiting_outlives_the_hub(desk: Desk, hold: str) -> None:
     desk.wait_ready("amy")
 
 
+@pytest.mark.storm
 def test_given_while_the_hub_is_down(desk: Desk) -> None:
     kill(desk.pen.pid)
     ran = run(desk, "task", "amy", "[[say back]]")
@@ -619,6 +623,7 @@ def test_given_while_the_hub_is_down(desk: Desk) -> None:
 # ── approvals ──
 
 
+@pytest.mark.storm
 def test_a_run_that_waits_for_a_person_says_so(desk: Desk, tmp_path: Path) -> None:
     script = f'[[tool Bash {{"command":"touch {tmp_path}/x"}} ; say done]]'
     with running(desk, "task", "amy", script) as waiting:
@@ -804,6 +809,7 @@ def test_the_shell_completes_tasks_also_those_that_are_over(desk: Desk, hold: st
     assert offered("task", "cancel", still[:-1]) == [still]
 
 
+@pytest.mark.storm
 def test_an_agent_sees_its_own_tasks_and_gives_none(desk: Desk) -> None:
     run(desk, "task", "amy", "[[say not for eva]]")
     desk.agent("eva")
@@ -871,6 +877,7 @@ def test_t13_a_task_is_waited_for_and_followed_by_its_id(desk: Desk, hold: str) 
     assert run(desk, "task", "wait", "t-000000000000").code == 4
 
 
+@pytest.mark.storm
 def test_t1_a_task_waits_in_the_queue_of_one_agent(desk: Desk, hold: str) -> None:
     first = desk.give("amy", f"[[hold {hold} ; say one]]")
     desk.claude.wait_held(hold)

@@ -66,6 +66,7 @@ def registered(pen: Pen) -> list[str]:
 # ── status ──
 
 
+@pytest.mark.storm
 def test_c1_the_status_of_a_component(sample: Sample, pen: Pen) -> None:
     status = sample.status()
     assert set(status) == FIELDS
@@ -113,6 +114,7 @@ def test_c1_a_secret_in_the_config_is_not_shown(sample: Sample) -> None:
         assert b"hush-hush" not in answer.body
 
 
+@pytest.mark.storm
 def test_c1_a_component_registers_and_leaves_the_register(pen: Pen, port: int) -> None:
     with running(pen.home, "amber", port) as sample:
         wait_until(lambda: "amber" in registered(pen))
@@ -131,6 +133,7 @@ def test_c1_a_component_registers_and_leaves_the_register(pen: Pen, port: int) -
     assert told == ["a component came", "a component left"]  # and was not found to be gone
 
 
+@pytest.mark.storm
 def test_c1_a_hub_with_an_empty_register_is_told_again(port: int) -> None:
     with made_pen() as pen:
         pen.start()
@@ -144,6 +147,7 @@ def test_c1_a_hub_with_an_empty_register_is_told_again(port: int) -> None:
             wait_until(lambda: registered(pen) == ["sam"])
 
 
+@pytest.mark.storm
 def test_c1_a_component_does_not_need_the_hub(port: int) -> None:
     with made_pen() as pen:
         pen.start()
@@ -154,6 +158,7 @@ def test_c1_a_component_does_not_need_the_hub(port: int) -> None:
             assert sample.wait_until_gone() == 0
 
 
+@pytest.mark.storm
 def test_c1_a_name_that_another_process_has_stays_its_own(pen: Pen, port: int) -> None:
     with running(pen.home, "twin", port), reserved_port() as second:
         wait_until(lambda: "twin" in registered(pen))
@@ -198,6 +203,7 @@ def test_c1_a_register_that_refuses_again_and_again_is_told_of_once(pen: Pen) ->
         ({"port": 99999}, "port", "at most 65535"),
     ],
 )
+@pytest.mark.few(1)
 def test_c3_a_wrong_config_binds_no_port(
     pen: Pen, port: int, config: dict[str, Any], key: str, said: str
 ) -> None:
@@ -210,6 +216,7 @@ def test_c3_a_wrong_config_binds_no_port(
     assert not is_listened_to(port)
 
 
+@pytest.mark.storm
 def test_c3_a_port_in_use_names_who_has_it(pen: Pen, port: int, sample: Sample) -> None:
     second = launch(pen.home, "late", sample.port)
     assert second.wait_until_gone() == 1
@@ -231,6 +238,7 @@ def test_c3_the_port_answers_while_the_slow_part_is_under_way(
 @pytest.mark.parametrize(
     ("problem", "reason"), [("the engine is too old", "the engine is too old"), ("bug", "ZeroDiv")]
 )
+@pytest.mark.few(1)
 def test_c3_a_failed_start_is_a_state_with_its_reason(
     pen: Pen, port: int, problem: str, reason: str
 ) -> None:
@@ -271,6 +279,7 @@ def test_c2_a_working_one_refuses_an_empty_body(sample: Sample, body: bytes | No
     assert sample.status()["state"] == "working"
 
 
+@pytest.mark.storm
 def test_c2_a_running_task_is_waited_for(pen: Pen, port: int, tmp_path: Path) -> None:
     left = tmp_path / "left"
     with running(pen.home, "sam", port, left=str(left)) as sample:
@@ -287,6 +296,7 @@ def test_c2_a_running_task_is_waited_for(pen: Pen, port: int, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("force", "said"), [(True, "idle"), (False, "busy")])
+@pytest.mark.storm
 def test_c2_at_the_end_of_the_drain(
     pen: Pen, port: int, tmp_path: Path, force: bool, said: str
 ) -> None:
@@ -301,6 +311,7 @@ def test_c2_at_the_end_of_the_drain(
         assert left.read_text() == said
 
 
+@pytest.mark.storm
 def test_c2_a_later_word_counts(pen: Pen, port: int) -> None:
     def tell(seconds: float) -> None:
         body = {"timeout_seconds": seconds, "force": True}

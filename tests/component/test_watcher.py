@@ -155,6 +155,7 @@ def pen() -> Iterator[Pen]:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_f2_a_component_is_killed_and_comes_back(pen: Pen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "IDLE_SECONDS", 0.1)
     seen: list[str] = []

@@ -69,6 +69,7 @@ def manager(pen: Pen) -> Iterator[RunningDirector]:
         assert director.cli("director", "stop", "lead").code == 0
 
 
+@pytest.mark.storm
 def test_d5_a_goal_is_shown_ended_and_waited_for_by_its_id(pen: Pen) -> None:
     with manager(pen) as director:
 
@@ -97,6 +98,7 @@ def test_d5_a_goal_is_shown_ended_and_waited_for_by_its_id(pen: Pen) -> None:
         assert (ran.code, "hint:  bullpen director goals lead" in ran.err) == (4, True), ran
 
 
+@pytest.mark.storm
 def test_d5_who_gives_a_goal_is_told_how_to_wait_for_it_and_in_plain_words_what_is_none(
     pen: Pen,
 ) -> None:
@@ -151,6 +153,7 @@ def test_d8_a_problem_is_one_line_with_its_hint_and_its_time() -> None:
     )
 
 
+@pytest.mark.storm
 def test_d8_the_list_has_every_trouble_and_who_lost_its_file(pen: Pen) -> None:
     entry = {"name": "tidy", "cron": "0 0 1 1 *", "prompt": "x", "overlap": "allow"}
     name = f"troubled-{uuid.uuid4().hex[:8]}"  # with no memory of an earlier time
@@ -175,6 +178,7 @@ def test_d8_the_list_has_every_trouble_and_who_lost_its_file(pen: Pen) -> None:
 # ── a schedule whose file has errors ──
 
 
+@pytest.mark.storm
 def test_d1_a_schedule_whose_file_has_errors_is_shown_and_run_as_it_goes_on(pen: Pen) -> None:
     entry = {"name": "tidy", "cron": "0 0 1 1 *", "prompt": "x", "role": "nobody", "timeout": "2h"}
     with made_scheduler(pen, entry, name=f"broken-{uuid.uuid4().hex[:8]}") as director:

@@ -78,6 +78,7 @@ def test_d1_a_scheduled_task_is_given_done_and_recorded(desk: Desk) -> None:
         assert "stopped" in director.cli("director", "list").out
 
 
+@pytest.mark.storm
 def test_d1_a_killed_scheduler_takes_up_what_it_gave(desk: Desk) -> None:
     desk.agent("bob", walls=False)  # there is a hub with an agent, but nobody of that role
     with made_scheduler(desk.pen, TIDY) as director:
@@ -105,6 +106,7 @@ def pen() -> Iterator[Pen]:
         yield made
 
 
+@pytest.mark.storm
 def test_d1_changes_of_the_file_and_of_the_api_count_at_once(pen: Pen) -> None:
     with made_scheduler(pen, TIDY, name="edited") as director:
 
@@ -144,6 +146,7 @@ def test_d1_changes_of_the_file_and_of_the_api_count_at_once(pen: Pen) -> None:
         assert names() == ["tidy"]
 
 
+@pytest.mark.storm
 def test_a_director_runs_once(pen: Pen) -> None:
     with made_scheduler(pen, TIDY, name="once") as director:
         pid = director.pid
@@ -155,6 +158,7 @@ def test_a_director_runs_once(pen: Pen) -> None:
         assert director.pid != pid
 
 
+@pytest.mark.storm
 def test_d8_a_revoked_token_is_said_once_and_mended_by_a_restart(pen: Pen) -> None:
     entry = {**TIDY, "role": "nobody", "overlap": "allow"}
     with made_scheduler(pen, entry, name="revoked") as director:
@@ -315,6 +319,7 @@ def test_d1_a_task_whose_answer_was_lost_is_found_after_its_time(
     assert [task["state"] for task in world._tasks(tmp_path)] == ["cancelled"]
 
 
+@pytest.mark.storm
 def test_d1_a_scheduler_killed_while_it_gives_a_task_gives_one(pen: Pen, tmp_path: Path) -> None:
     world = HubWorld(pen, changes=1)
     whole = replay.undisturbed(world, tmp_path / "whole")
@@ -323,6 +328,7 @@ def test_d1_a_scheduler_killed_while_it_gives_a_task_gives_one(pen: Pen, tmp_pat
     assert {name: each for name, each in worlds.items() if each != whole} == {}
 
 
+@pytest.mark.storm
 def test_d1_without_its_key_a_killed_scheduler_gives_two(
     pen: Pen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

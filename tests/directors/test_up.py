@@ -50,6 +50,7 @@ def pen() -> Iterator[Pen]:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_a_director_that_cannot_come_back_waits_longer_and_says_so(pen: Pen) -> None:
     with made_scheduler(pen, name="crashing") as director:
         supervisor = find_supervisor(pen.home, "crashing")
@@ -91,6 +92,7 @@ def test_a_director_that_cannot_come_back_waits_longer_and_says_so(pen: Pen) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_a_director_is_stopped_while_it_waits_for_its_restart(pen: Pen) -> None:
     with made_scheduler(pen, name="waiting") as director:
         supervisor = find_supervisor(pen.home, "waiting")
@@ -128,6 +130,7 @@ def test_d8_a_start_that_is_broken_off_leaves_nothing_that_runs(
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_d8_two_starts_at_once_are_one(pen: Pen) -> None:
     (pen.home.directors / "twice.yaml").write_text("type: scheduler\n")
 
@@ -148,6 +151,7 @@ def test_d8_two_starts_at_once_are_one(pen: Pen) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_kill_all_ends_directors_and_those_above_them(pen: Pen) -> None:
     with made_scheduler(pen, name="doomed") as director:
         supervisor, pid = find_supervisor(pen.home, "doomed"), director.pid
@@ -161,6 +165,7 @@ def test_kill_all_ends_directors_and_those_above_them(pen: Pen) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_h6_what_they_print_as_json(pen: Pen) -> None:
     entry = {"name": "tidy", "cron": "@daily", "prompt": "x", "role": "nobody"}
     with made_scheduler(pen, entry, name="json") as director:
@@ -183,6 +188,7 @@ def test_h6_what_they_print_as_json(pen: Pen) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_a_supervisor_that_is_killed_leaves_its_director_at_work(pen: Pen) -> None:
     with made_scheduler(pen, name="alone") as director:
         supervisor, pid = find_supervisor(pen.home, "alone"), director.pid

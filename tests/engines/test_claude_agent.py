@@ -148,6 +148,7 @@ def test_b8_a_restart_of_an_agent_to_which_nothing_was_said_tells_of_no_loss(bot
     assert both.pen.events("amy", "agent.conversation_lost") == []
 
 
+@pytest.mark.storm
 def test_r5_at_a_terminal_run_of_a_stopped_name_asks_before_a_new_conversation_begins(
     both: Team,
 ) -> None:
@@ -237,6 +238,7 @@ def test_e5_a_conversation_that_is_open_elsewhere_is_not_opened_again(team: Team
     amy.wait("idle")
 
 
+@pytest.mark.storm
 def test_r1_what_a_role_says_reaches_the_model(team: Team, tmp_path: Path) -> None:
     mark = tmp_path / "hooked"
     team.role(

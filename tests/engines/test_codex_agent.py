@@ -59,6 +59,7 @@ def test_e7_starts_without_a_dialog_and_works_through_a_turn(team: Team) -> None
     assert amy.explained()["decided_by"] == "hook Stop"
 
 
+@pytest.mark.storm
 def test_e7_a_prompt_of_several_lines_that_begins_with_a_dash_is_one_prompt(
     team: Team,
 ) -> None:
@@ -69,6 +70,7 @@ def test_e7_a_prompt_of_several_lines_that_begins_with_a_dash_is_one_prompt(
     assert "third line\\nfourth line" in json.dumps(team.claude.model.turns[-1].body)
 
 
+@pytest.mark.storm
 def test_e7_restart_goes_on_with_the_conversation(team: Team) -> None:
     amy = team.run(prompt="Remember the word heron. [[say noted]]")
     amy.wait_said("noted")
@@ -82,6 +84,7 @@ def test_e7_restart_goes_on_with_the_conversation(team: Team) -> None:
     assert "heron" in json.dumps(team.claude.model.turns[-1].body)
 
 
+@pytest.mark.storm
 def test_s1_a_tool_shows_while_it_runs(team: Team) -> None:
     amy = team.run(prompt=WAITING)
     amy.wait("working (Bash)")
@@ -89,6 +92,7 @@ def test_s1_a_tool_shows_while_it_runs(team: Team) -> None:
     amy.wait_said("gone on")
 
 
+@pytest.mark.storm
 def test_s1_an_interrupt_is_told(team: Team) -> None:
     amy = team.run(prompt="[[hold a ; say never]]")
     amy.wait("working (thinking)")
@@ -100,6 +104,7 @@ def test_s1_an_interrupt_is_told(team: Team) -> None:
     amy.wait_said("after it")
 
 
+@pytest.mark.storm
 def test_q3_what_needs_a_person_waits_in_the_inbox(team: Team) -> None:
     team.role("worker", settings={"sandbox_mode": "read-only"})
     made = team.claude.work / "made"
@@ -113,6 +118,7 @@ def test_q3_what_needs_a_person_waits_in_the_inbox(team: Team) -> None:
     assert made.exists()
 
 
+@pytest.mark.storm
 def test_q3_a_refusal_from_the_inbox_reaches_the_model(team: Team) -> None:
     team.role("worker", settings={"sandbox_mode": "read-only"})
     amy = team.run(prompt=f'[[tool exec_command {{"cmd":"touch made",{ESCALATED}}} ; say done]]')
@@ -125,6 +131,7 @@ def test_q3_a_refusal_from_the_inbox_reaches_the_model(team: Team) -> None:
     assert "herons nest here" in json.dumps(team.claude.model.turns[-1].body)
 
 
+@pytest.mark.storm
 def test_r1_what_a_role_says_reaches_the_model(team: Team, tmp_path: Path) -> None:
     mark = tmp_path / "hooked"
     team.role(
@@ -152,6 +159,7 @@ def test_r1_what_a_role_says_reaches_the_model(team: Team, tmp_path: Path) -> No
     wait_until(lambda: amy.hooks().count("PreToolUse") == 2)  # ours go on beside the role's
 
 
+@pytest.mark.storm
 def test_e7_a_repositorys_own_settings_are_used_only_if_it_is_trusted(team: Team) -> None:
     directory = team.claude.work / ".codex"
     directory.mkdir()
@@ -188,6 +196,7 @@ def test_e7_a_run_leaves_out_settings_that_nobody_trusts_and_reads_the_texts(
     assert hooked.exists(), "hooks of ours go on"
 
 
+@pytest.mark.storm
 def test_e7_starts_in_a_worktree_without_a_dialog(team: Team) -> None:
     work = team.claude.work
     for words in (
@@ -218,6 +227,7 @@ def test_e7_a_login_is_taken_over_as_a_link_and_a_session_survives_a_restart(
     assert json.loads(login.read_text())["OPENAI_API_KEY"] == "sk-of-the-person"
 
 
+@pytest.mark.storm
 def test_e7_a_key_in_the_environment_is_login_enough(team: Team) -> None:
     """By itself Codex takes no notice of it in a terminal, and asks how to sign in."""
     url = f"{team.claude.model.url}/v1"
@@ -230,6 +240,7 @@ def test_e7_a_key_in_the_environment_is_login_enough(team: Team) -> None:
     amy.wait_said("hi")
 
 
+@pytest.mark.storm
 def test_s1_a_turn_that_failed_is_not_told_by_any_hook(team: Team) -> None:
     """A known gap, in `lacks`: this fails when a version begins to tell."""
     amy = team.run(prompt="[[status 401]]")
@@ -242,6 +253,7 @@ def test_s1_a_turn_that_failed_is_not_told_by_any_hook(team: Team) -> None:
     assert amy.hooks() == ["SessionStart", "UserPromptSubmit", "UserPromptSubmit", "Stop"]
 
 
+@pytest.mark.storm
 def test_o1_what_it_reports_is_what_the_model_counted(team: Team) -> None:
     amy = team.run(prompt='[[tool exec_command {"cmd":"sleep 0.5"} ; say done]]')
     amy.wait_said("done")
@@ -266,6 +278,7 @@ def test_o1_what_it_reports_is_what_the_model_counted(team: Team) -> None:
     wait_until(is_counted)  # what it sends at its end adds nothing
 
 
+@pytest.mark.storm
 def test_k_stop_ends_it(team: Team) -> None:
     amy = team.run(prompt="[[say hi]]")
     amy.wait_said("hi")
@@ -421,6 +434,7 @@ def test_e7_the_persons_settings_are_taken_over_but_not_their_hooks_and_trust(
 # -- headless --------------------------------------------------------------------------------
 
 
+@pytest.mark.storm
 def test_e7_a_headless_run_succeeds_uses_a_tool_and_is_continued(headless: Headless) -> None:
     script = '-word heron [[tool exec_command {"cmd":"echo hi"} ; say done]]'
     ran, lines = headless.run(headless.start(script))

@@ -502,7 +502,7 @@ named = st.builds(
 often = settings(max_examples=80)
 
 
-@pytest.mark.few(2)
+@pytest.mark.storm
 @every
 @given(hook=named, at=st.floats(0, 1e10))
 @often

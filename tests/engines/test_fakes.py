@@ -501,6 +501,7 @@ def test_a_cut_answer_is_asked_for_again(real: Claude, anthropic: FakeAnthropic)
     assert ran.result["usage"]["input_tokens"] == anthropic.usage[0]
 
 
+@pytest.mark.storm
 def test_requests_are_recorded(real: Claude, anthropic: FakeAnthropic) -> None:
     script = '[[say a ; tool Bash {"command":"echo 1"} ; also Bash {"command":"echo 2"} ; say b]]'
     ran = real.run_headless(script, *BYPASS, "--model", "haiku")
@@ -575,7 +576,7 @@ def test_gemini_runs_a_tool_and_resumes(gemini: Gemini) -> None:
 
 
 # Gemini takes seconds to start; so the run that is watched is also the one that fails.
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "script", "ends"),

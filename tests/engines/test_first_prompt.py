@@ -66,6 +66,7 @@ def start_of(session: Path, **fields: Any) -> Start:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["real", pytest.param("gemini", marks=pytest.mark.storm), "codex"])
+@pytest.mark.storm
 def test_b6_another_user_reads_no_prompt_on_a_command_line(tmp_path: Path, kind: str) -> None:
     marker = f"heron{uuid.uuid4().hex}"
     with made_team(tmp_path, kind) as team:
@@ -96,6 +97,7 @@ def test_b6_another_user_reads_no_prompt_on_a_command_line(tmp_path: Path, kind:
         ),
     ],
 )
+@pytest.mark.few(1)
 def test_b6_the_model_gets_the_first_prompt_as_it_is(tmp_path: Path, kind: str, name: str) -> None:
     prompt = AWKWARD[name]
     with made_team(tmp_path, kind) as team:
@@ -107,6 +109,7 @@ def test_b6_the_model_gets_the_first_prompt_as_it_is(tmp_path: Path, kind: str, 
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_b6_a_sandboxed_agent_gets_its_first_prompt_and_nobody_else_reads_it(
     tmp_path: Path,
 ) -> None:
@@ -122,6 +125,7 @@ def test_b6_a_sandboxed_agent_gets_its_first_prompt_and_nobody_else_reads_it(
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_b6_what_an_agent_starts_knows_nothing_of_how_it_got_its_prompt(tmp_path: Path) -> None:
     """A Node or Bun program that it runs does not load our file."""
     with made_team(tmp_path, "real") as team:
@@ -134,6 +138,7 @@ def test_b6_what_an_agent_starts_knows_nothing_of_how_it_got_its_prompt(tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_b6_a_restart_does_not_give_the_first_prompt_again(tmp_path: Path) -> None:
     with made_team(tmp_path, "real") as team:
         amy = team.run(name="amy", prompt="[[say ok]]")

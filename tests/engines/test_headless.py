@@ -169,6 +169,7 @@ def test_e4_a_run_that_goes_well(runs: Runs) -> None:
     assert run.of(TurnBegun) == [TurnBegun(run.prepared.conversation, ())]
 
 
+@pytest.mark.storm
 def test_t8_usage_is_told_as_it_happens_once_for_each_answer(runs: Runs) -> None:
     script = 'say one ; tool Bash {"command":"true"} ; also Bash {"command":"true"} ; say two'
     with runs.run(f"[[{script}]]", permissions={"allow": ["Bash(true)"]}) as run:
@@ -256,7 +257,7 @@ def test_e4_the_cost_of_a_run_is_the_difference(runs: Runs) -> None:
 ONCE = {"CLAUDE_CODE_MAX_RETRIES": "0"}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("status", "fault", "is_retryable"),
     [
@@ -350,6 +351,7 @@ def test_t9_a_run_that_somebody_killed_may_be_tried_again(
 TWICE = '[[tool Bash {"command":"true"} ; tool Bash {"command":"true"} ; say x]]'
 
 
+@pytest.mark.storm
 def test_t1_a_limit_of_turns_ends_a_run_for_good(runs: Runs) -> None:
     with runs.run(TWICE, max_turns=1) as run:
         outcome = run.outcome()
@@ -383,6 +385,7 @@ def test_e4_retries_are_bounded_and_told(runs: Runs) -> None:
     assert run.prepared.env["CLAUDE_CODE_MAX_RETRIES"] == "3"
 
 
+@pytest.mark.storm
 def test_e4_what_was_denied_is_reported(runs: Runs) -> None:
     """Nobody answers, and there is no dialog: Claude Code denies it, and says it went well."""
     with runs.run('[[tool Bash {"command":"touch made"} ; say went on]]') as run:
@@ -394,6 +397,7 @@ def test_e4_what_was_denied_is_reported(runs: Runs) -> None:
     assert not (runs.claude.work / "made").exists()
 
 
+@pytest.mark.storm
 def test_e4_in_a_sandbox_nobody_is_asked_and_deny_rules_hold(runs: Runs) -> None:
     calls = 'tool Bash {"command":"touch made"} ; tool Bash {"command":"touch not"}'
     with runs.run(
@@ -405,6 +409,7 @@ def test_e4_in_a_sandbox_nobody_is_asked_and_deny_rules_hold(runs: Runs) -> None
     assert not (runs.claude.work / "not").exists()
 
 
+@pytest.mark.storm
 def test_e6_a_server_of_tools_is_reached_with_the_agents_token(runs: Runs) -> None:
     allowed = {"allow": ["mcp__bullpen"]}
     with (
@@ -423,6 +428,7 @@ def test_e6_a_server_of_tools_is_reached_with_the_agents_token(runs: Runs) -> No
     assert TOKEN not in "".join(run.prepared.files.values())
 
 
+@pytest.mark.storm
 def test_e6_a_server_of_tools_that_is_away_is_told_and_the_run_goes_on(runs: Runs) -> None:
     with runs.run("[[say alone]]", servers={"bullpen": f"{NOBODY}/mcp"}) as run:
         outcome = run.outcome()

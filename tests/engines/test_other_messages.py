@@ -132,7 +132,7 @@ def test_g3_urgent_goes_in_at_the_next_tool(team: Team) -> None:
     assert times_told(team, sent) == 1
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 def test_g3_a_dialog_is_not_answered(team: Team) -> None:
     if team.engine == "codex":
         team.role("worker", settings={"sandbox_mode": "read-only"})
@@ -198,7 +198,7 @@ def test_g2_hub_killed_after_the_hand_over(team: Team) -> None:
     assert times_told(team, sent) == 1
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 def test_g2_ten_in_a_row_arrive_in_order_each_once(team: Team) -> None:
     amy = ready(team)
     for number in range(10):

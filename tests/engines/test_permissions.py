@@ -136,6 +136,7 @@ def test_q4_always_holds_for_exactly_that(team: Team) -> None:
     assert not (team.claude.work / "made2").exists()
 
 
+@pytest.mark.storm
 def test_q4_always_outlives_a_restart(both: Team) -> None:
     amy = blocked(both)
     both.cli("approve", "1", "--always")
@@ -153,6 +154,7 @@ def test_q4_always_outlives_a_restart(both: Team) -> None:
 # ── without a hub ──
 
 
+@pytest.mark.storm
 def test_s2_a_killed_hub_decides_nothing_and_finds_the_question_again(
     both: Team,
 ) -> None:
@@ -196,6 +198,7 @@ def answer_without_hub(team: Team) -> None:
     assert len(hooks_that_wait(team.pen)) > 0
 
 
+@pytest.mark.storm
 def test_q4_answered_in_the_terminal_while_the_hub_is_away(both: Team) -> None:
     amy = blocked(both)
     both.pen.kill_hub()
@@ -338,6 +341,7 @@ def reviewed(team: Team) -> list[tuple[str, str]]:
     return [(event["verdict"], event["reason"]) for event in found]
 
 
+@pytest.mark.storm
 def test_q2_what_the_reviewer_allows_runs(judged: Team) -> None:
     judged.claude.model.script = verdict("ALLOW", "inside")
     amy = judged.run(prompt=touch("made"))

@@ -385,7 +385,7 @@ def test_x2_links_that_go_round_and_programs_that_are_gone(person: Path) -> None
     assert roots(person, str(one)) == {"x"}
 
 
-@pytest.mark.few(2)
+@pytest.mark.storm
 @talking
 @pytest.mark.parametrize("is_in_the_home_directory", [True, False])
 def test_x2_the_real_program_runs_where_only_its_roots_can_be_seen(

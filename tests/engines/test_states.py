@@ -50,7 +50,7 @@ def test_s3_permission_is_asked_for_and_given_in_the_terminal(both: Team) -> Non
     assert (both.claude.work / "made").exists()
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("keys", ["4", ESCAPE], ids=["no", "escape"])
 def test_s1_a_refusal_fires_no_stop_and_is_seen(team: Team, keys: str) -> None:
     amy = team.run(prompt=ASK)
@@ -64,7 +64,7 @@ def test_s1_a_refusal_fires_no_stop_and_is_seen(team: Team, keys: str) -> None:
 FAILED = {401: "idle (failed: login refused, API 401)", 500: "idle (failed: API 500)"}
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("status", FAILED)
 def test_s3_a_failure_of_the_api_is_shown_until_the_next_prompt(team: Team, status: int) -> None:
     amy = team.run(prompt=f"[[status {status}]]")
@@ -80,6 +80,7 @@ def test_s3_a_failure_of_the_api_is_shown_until_the_next_prompt(team: Team, stat
     team.claude.release("h")
 
 
+@pytest.mark.storm
 def test_s3_no_login_is_shown(team: Team) -> None:
     del team.pen.env["ANTHROPIC_API_KEY"]  # what is left is the address of a gateway
     amy = team.run(prompt="[[say never]]")
@@ -210,6 +211,7 @@ def test_s2_a_hub_that_is_away_holds_nothing_up(team: Team) -> None:
     amy.wait_said("through")
 
 
+@pytest.mark.storm
 def test_s3_a_dialog_at_its_start_is_shown_and_goes_with_its_answer(team: Team) -> None:
     """Of a program that is held as it is: it asks whether the directory is trusted."""
     (team.claude.config / ".claude.json").write_text('{"hasCompletedOnboarding": true}')

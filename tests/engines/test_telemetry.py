@@ -59,7 +59,7 @@ def wait_counted(team: Team) -> dict[str, Any]:
     return used(team)
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("protocol", ["http/json", "http/protobuf"])
 def test_o1_what_it_reports_is_what_the_model_counted(team: Team, protocol: str) -> None:
     env = {**SOON, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
@@ -146,6 +146,7 @@ class HookServer:
         self._server.server_close()
 
 
+@pytest.mark.storm
 def test_o2_the_program_obeys_the_answer_to_a_tool(tmp_path: Path) -> None:
     with FakeAnthropic() as model, HookServer("PreToolUse") as settings:
         claude = bare_claude(Claude(tmp_path, model))

@@ -57,6 +57,7 @@ def test_m1_m3_m4_a_parent_spawns_a_subtree_and_waits_for_its_report(team: Team)
     assert kinds(team, "amy") == [("main.csv", "child_finished")]
 
 
+@pytest.mark.storm
 def test_m3_a_child_that_forgets_its_report_is_reminded_once_then_its_parent_is_told(
     team: Team,
 ) -> None:
@@ -72,6 +73,7 @@ def test_m3_a_child_that_forgets_its_report_is_reminded_once_then_its_parent_is_
 
 
 @pytest.mark.parametrize("kind", ["gemini", "codex"])
+@pytest.mark.storm
 def test_m3_children_of_other_engines_are_reminded_too(tmp_path: Path, kind: str) -> None:
     """A parent that is a plain program, and a child that says nothing to it."""
     with made_team(tmp_path, kind) as team:

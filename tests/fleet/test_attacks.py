@@ -136,6 +136,7 @@ def attack(
 
 
 @pytest.mark.parametrize(("target", "count"), [("h2", 1), ("h3", 2)])
+@pytest.mark.storm
 def test_l2_a_request_that_is_said_again_is_done_once(
     machines: Machines, target: str, count: int
 ) -> None:
@@ -143,6 +144,7 @@ def test_l2_a_request_that_is_said_again_is_done_once(
     attack(machines, target, text, overheard(machines, target, text), count)
 
 
+@pytest.mark.storm
 def test_l2_a_request_to_an_earlier_hub_is_not_done_by_the_next(machines: Machines) -> None:
     h2 = machines.hosts["h2"]
     text = "to the hub of before"

@@ -219,6 +219,7 @@ def test_n6_commits_that_did_not_arrive_land_at_once_when_they_can(
     wait_until(lambda: kin.is_cleaned_up(child))
 
 
+@pytest.mark.storm
 def test_n6_commits_that_did_not_arrive_are_fetched_by_the_next_hub(
     kin: Kin, late: tuple[str, str, str]
 ) -> None:

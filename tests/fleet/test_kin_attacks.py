@@ -97,6 +97,7 @@ def report(id: str, message: str) -> Told:
 
 
 @pytest.mark.parametrize(("host", "is_heard"), [("h1", False), ("h4", True)])
+@pytest.mark.storm
 def test_l4_a_host_cannot_report_for_a_child_of_another(
     homes: Homes, host: str, is_heard: bool
 ) -> None:

@@ -15,6 +15,7 @@ from tests.worktrees.repos import commit, git, make_repo
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.storm
 def test_m8_a_child_sees_nothing_of_another_repository_of_the_same_name(kin: Kin) -> None:
     other = make_repo(kin.h1.pen.root.parent / "other" / kin.h1.repo.name)
     secret = commit(other, "secret.txt")

@@ -20,6 +20,7 @@ def hook(kin: Kin, child: str, **fields: Any) -> int:
     return wire.request(str(socket), "POST", f"/agents/{child}/hooks", headers, body, 60.0).status
 
 
+@pytest.mark.storm
 def test_l4_a_child_that_says_much_holds_up_no_letter(kin: Kin) -> None:
     lead = kin.lead()
     child = kin.spawn(lead, "csv")

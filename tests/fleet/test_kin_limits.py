@@ -44,6 +44,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
+@pytest.mark.few(1)
 def test_l4_a_child_elsewhere_is_refused_with_the_reason(kin: Kin, case: str) -> None:
     fields, words = REFUSALS[case]
     kin.h2.pen.role("fancy", **PROGRAM, worktree=WORKTREE, settings={"a": 1})
@@ -86,6 +87,7 @@ def test_l4_a_child_elsewhere_begins_in_its_parents_directory_however_deep(kin: 
     assert kin.h2.pen.agents()[child]["cwd"] == str(kin.tree(child) / deep)
 
 
+@pytest.mark.storm
 def test_l4_children_elsewhere_count_among_those_of_their_parent(kin: Kin) -> None:
     lead = kin.lead()
     for number in range(4):
@@ -158,6 +160,7 @@ def test_m8_a_child_elsewhere_gets_no_more_than_its_parent_may_grant(kin: Kin) -
     assert ceiling["allow"] == ["Bash(git status:*)"] and ceiling["deny"] == ["Bash(rm:*)"]
 
 
+@pytest.mark.storm
 def test_m8_a_child_of_a_sandboxed_agent_is_sandboxed_elsewhere_too(kin: Kin) -> None:
     kin.h1.pen.role(
         "boxed", **PROGRAM, may_grant="coder", sandbox={"enabled": True}, worktree=WORKTREE
@@ -169,6 +172,7 @@ def test_m8_a_child_of_a_sandboxed_agent_is_sandboxed_elsewhere_too(kin: Kin) ->
     assert kin.h2.pen.record(free, "session.json")["is_sandboxed"] is False
 
 
+@pytest.mark.storm
 def test_m8_what_a_child_elsewhere_spends_is_its_parents(kin: Kin) -> None:
     kin.h1.pen.role("rich", **PROGRAM, worktree=WORKTREE, budget={"tokens": 900})
     lead = kin.lead("rich")
@@ -191,6 +195,7 @@ def test_m8_what_a_child_elsewhere_spends_is_its_parents(kin: Kin) -> None:
     assert tokens(kin.spawn(lead, "three")) == 300
 
 
+@pytest.mark.storm
 def test_l4_a_machine_that_is_away_is_refused(kin: Kin) -> None:
     lead = kin.lead()
     kin.h2.pen.kill_hub()
@@ -223,6 +228,7 @@ if sys.argv[:1] != ["-c"]:
 """
 
 
+@pytest.mark.storm
 def test_l4_who_does_not_wait_for_the_answer_hears_what_became_of_it() -> None:
     with made_machines("h1", "h2", joined=False) as machines:
         change_hub(machines.hosts["h1"], IMPATIENT)

@@ -13,6 +13,7 @@ def parent_of(kin: Kin, child: str) -> str:
     return str(kin.h2.pen.agents()[child]["parent"])
 
 
+@pytest.mark.storm
 def test_i4_children_elsewhere_report_to_the_person_when_their_parent_has_ended(kin: Kin) -> None:
     lead = kin.lead()
     child = kin.spawn(lead)
@@ -60,6 +61,7 @@ def test_i4_children_elsewhere_are_kept_if_their_parents_role_says_so(kin: Kin) 
     assert parent_of(kin, child) == f"h1/{lead}" and kin.h2.pen.agents()[child]["running"]
 
 
+@pytest.mark.storm
 def test_i4_a_parent_that_ended_while_the_other_machine_was_away_is_told_of(kin: Kin) -> None:
     lead = kin.lead()
     child = kin.spawn(lead)

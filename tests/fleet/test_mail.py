@@ -112,6 +112,7 @@ def test_l4_a_machine_that_nobody_knows_is_said_at_once(mail: Mail, host: str) -
     wait_until(lambda: mail.waits(mail.h1) == 0)
 
 
+@pytest.mark.storm
 def test_l4_what_is_written_while_the_other_hub_is_away_arrives_in_order(mail: Mail) -> None:
     mail.h2.kill_hub()
     name = once("away")
@@ -124,6 +125,7 @@ def test_l4_what_is_written_while_the_other_hub_is_away_arrives_in_order(mail: M
     wait_until(lambda: mail.waits(mail.h1) == 0)
 
 
+@pytest.mark.storm
 def test_l4_what_is_written_while_the_server_is_away_arrives_in_order(mail: Mail) -> None:
     name = once("without")
     texts = [f"{name} {number}" for number in range(6)]
@@ -139,6 +141,7 @@ def test_l4_what_is_written_while_the_server_is_away_arrives_in_order(mail: Mail
     assert mail.arrived(name) == texts
 
 
+@pytest.mark.storm
 def test_l4_a_server_that_has_lost_everything_costs_no_message(mail: Mail) -> None:
     mail.h2.kill_hub()
     name = once("lost")

@@ -105,6 +105,7 @@ def refusals(pen: Pen) -> int:
 
 
 @pytest.mark.parametrize(("target", "times"), [("h2", 1), ("h3", 2)])
+@pytest.mark.storm
 def test_l4_a_letter_that_is_sent_again_is_taken_once(
     machines: Machines, target: str, times: int
 ) -> None:
@@ -183,6 +184,7 @@ def test_l4_a_host_cannot_speak_for_an_agent_of_another(machines: Machines) -> N
         b"\0" * 64 + b"[" * 100_000,
     ],
 )
+@pytest.mark.few(1)
 def test_l4_what_makes_no_sense_is_refused_and_the_hub_goes_on(
     machines: Machines, data: bytes
 ) -> None:
@@ -194,6 +196,7 @@ def test_l4_what_makes_no_sense_is_refused_and_the_hub_goes_on(
 
 
 @pytest.mark.parametrize("has_quota", [True, False])
+@pytest.mark.storm
 def test_l4_an_agent_that_floods_delays_nobody_but_its_own_machine(has_quota: bool) -> None:
     """Its own hub does not limit it; the receiver does."""
     with made_machines("h1", "h2", "h3", joined=False) as machines:

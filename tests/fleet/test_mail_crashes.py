@@ -103,6 +103,7 @@ class Story:
 
 
 @pytest.mark.parametrize("step", steps(WRITER))
+@pytest.mark.storm
 def test_l4_the_hub_of_the_writer_is_killed_at_a_step(mail: Mail, step: str) -> None:
     story = Story(mail, f"writer {step}")
     mail.h1.kill_hub()
@@ -114,6 +115,7 @@ def test_l4_the_hub_of_the_writer_is_killed_at_a_step(mail: Mail, step: str) -> 
 
 
 @pytest.mark.parametrize("step", steps(RECEIVER))
+@pytest.mark.storm
 def test_l4_the_hub_of_the_receiver_is_killed_at_a_step(mail: Mail, step: str) -> None:
     story = Story(mail, f"receiver {step}")
     mail.h2.kill_hub()

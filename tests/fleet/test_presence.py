@@ -18,6 +18,7 @@ def listed(machines: Machines, host: str) -> str:
     return ran.out
 
 
+@pytest.mark.storm
 def test_l1_hosts_see_each_other_until_one_leaves_or_dies() -> None:
     with made_machines("h1", "h2", "h3", joined=False) as machines:
         for name in ("h1", "h2", "h3"):

@@ -68,6 +68,7 @@ def test_l2_an_agent_starts_where_the_labels_fit(machines: Machines, h1: Pen, h2
     assert ran.code == 4 and "no machine of the fleet" in ran.err
 
 
+@pytest.mark.storm
 def test_l2_a_task_for_another_machine_is_waited_for_and_streamed(
     machines: Machines, desk: Desk, h1: Pen
 ) -> None:
@@ -153,6 +154,7 @@ def test_l2_a_host_that_is_not_there_is_said_at_once(h1: Pen, host: str) -> None
 
 
 @pytest.mark.parametrize("name", ["H1/amy", "a.b/amy", "*/amy", ">/amy", "h2//amy", "../amy"])
+@pytest.mark.few(3)
 def test_l2_names_that_mean_more_to_the_server_are_refused(h1: Pen, name: str) -> None:
     assert h1.cli("status", name).code in (2, 4)
 
@@ -177,6 +179,7 @@ print("server:", said.decode().splitlines()[-1])
 
 
 @pytest.mark.parametrize("walls", [True, False])
+@pytest.mark.few(1)
 def test_l2_an_agent_in_a_sandbox_that_speaks_nats_itself_gets_nowhere(
     machines: Machines, desk: Desk, tmp_path: Path, walls: bool
 ) -> None:

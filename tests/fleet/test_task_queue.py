@@ -79,6 +79,7 @@ def test_l3_a_branch_that_went_on_meanwhile_is_left_alone(queues: Queues) -> Non
     assert git(queues.repo, "log", "--format=%s", f"main..moved-{id}") == "Do moved"
 
 
+@pytest.mark.storm
 def test_l3_repositories_of_the_same_name_have_nothing_in_common(queues: Queues) -> None:
     other = make_repo(queues.repo.parent / "other" / queues.repo.name)
     secret = commit(other, "secret.txt")
@@ -236,6 +237,7 @@ def steps(names: dict[str, str]) -> list[object]:
 
 
 @pytest.mark.parametrize("step", steps(TAKER))
+@pytest.mark.storm
 def test_l3_the_hub_that_does_it_is_killed_at_a_step(queues: Queues, step: str) -> None:
     prompt = f"taker-{step.replace(' ', '-')}"
     queues.h2.kill_hub()
@@ -246,6 +248,7 @@ def test_l3_the_hub_that_does_it_is_killed_at_a_step(queues: Queues, step: str) 
 
 
 @pytest.mark.parametrize("step", steps(ASKER))
+@pytest.mark.storm
 def test_l3_the_hub_that_asks_is_killed_at_a_step(queues: Queues, step: str) -> None:
     prompt, request = f"asker-{step.replace(' ', '-')}", uuid.uuid4().hex
     queues.h1.kill_hub()
@@ -265,6 +268,7 @@ def check_once(queues: Queues, id: str, prompt: str) -> None:
     assert git(queues.repo, "for-each-ref", f"refs/bullpen/fleet/{id}") == ""
 
 
+@pytest.mark.storm
 def test_l3_the_server_is_killed_while_it_is_done(queues: Queues) -> None:
     queues.may_go(False)
     id = queues.ask_on_repo("server")

@@ -57,6 +57,7 @@ def test_l2_a_terminal_of_another_machine_is_attached_left_and_ended(machines: M
         assert terminal.end() == 0
 
 
+@pytest.mark.storm
 def test_l2_attach_says_what_there_is_not(machines: Machines) -> None:
     h1 = machines.hosts["h1"]
     for name, says in (("h2/nobody", "no agent called nobody"), ("h9/amy", "no hub of that name")):
@@ -79,6 +80,7 @@ def test_l2_a_terminal_whose_machine_is_lost_says_so_and_claims_no_more(machines
     wait_until(lambda: machines.shown("h2")["link"] == "connected")
 
 
+@pytest.mark.storm
 def test_l2_a_slow_terminal_is_waited_for_and_disturbs_nobody_else(machines: Machines) -> None:
     """20 MB, of which one reads nothing at first: no more than the windows is on its way."""
     h1, h2 = machines.hosts["h1"], machines.hosts["h2"]

@@ -18,6 +18,7 @@ def life() -> Iterator[Life]:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_d2_a_director_that_is_killed_once_does_nothing_twice(life: Life, tmp_path: Path) -> None:
     """At the first steps; all of them are in the storm."""
     wanted = undisturbed(life, tmp_path / "whole")

@@ -115,6 +115,7 @@ def test_d2_an_issue_becomes_an_approved_pull_by_an_agent_in_its_sandbox(
     assert "BULLPEN_" in seen.read_text() and token not in seen.read_text()
 
 
+@pytest.mark.storm
 def test_d3_agents_without_a_sandbox_are_refused(desk: Desk, forge: Forge) -> None:
     desk.role("amy", sandbox={"enabled": False})
     with pytest.raises(AssertionError, match="role amy works without a sandbox"):  # noqa: SIM117
@@ -144,6 +145,7 @@ def test_d3_what_a_director_gives_is_never_done_without_a_sandbox(
     assert "amy works without one" in asyncio.run(fail())
 
 
+@pytest.mark.storm
 def test_d2_a_director_does_not_start_on_what_it_remembers_of_another_repository(
     desk: Desk, forge: Forge
 ) -> None:

@@ -35,6 +35,7 @@ def ask(forge: Forge, method: str, target: str, body: Any = None, **headers: str
 
 
 @needs_description
+@pytest.mark.storm
 def test_d6_every_exchange_of_a_life_is_as_the_description_says(forge: Forge) -> None:
     """Each route once; the checker is not blind: the next test."""
     number = forge.world.open_issue("ann", "[robo] Greet", "Please", labels=("help",))

@@ -144,6 +144,7 @@ def test_n1_what_a_crash_left_out_is_made_up_for(yard: Yard, forge: Forge) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_n1_what_stands_in_the_way_of_a_pull_request_is_said_and_nothing_is_lost(
     yard: Yard, forge: Forge
 ) -> None:

@@ -75,6 +75,7 @@ def test_d4_the_fake_takes_such_lines_for_commands(forge: Forge) -> None:
     assert forge.routes.commands == ["merge", "approve"]
 
 
+@pytest.mark.storm
 def test_d4_drafts_comments_and_what_is_not_changed(office: Office, forge: Forge) -> None:
     world = forge.world
     first, second = (world.open_issue("ann", f"[robo] {word}", "") for word in ("One", "Two"))

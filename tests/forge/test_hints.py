@@ -143,6 +143,7 @@ def compare(root: Path, sender: Sender, seeds: range) -> None:
 
 @pytest.mark.slow
 @BY_NAME
+@pytest.mark.storm
 def test_d2_deliveries_that_are_lost_doubled_or_late_end_in_the_same_world(
     sender: Sender, tmp_path: Path
 ) -> None:
@@ -157,6 +158,7 @@ def test_d2_deliveries_in_many_orders_end_in_the_same_world(sender: Sender, tmp_
 
 @pytest.mark.slow
 @BY_NAME
+@pytest.mark.storm
 def test_d2_a_delivery_costs_a_look_at_what_it_names_and_conditional_requests(
     sender: Sender, tmp_path: Path
 ) -> None:
@@ -213,6 +215,7 @@ def test_d2_deliveries_do_not_shorten_the_wait_after_a_failure(tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_d2_a_flood_of_deliveries_does_not_put_off_the_whole_look(tmp_path: Path) -> None:
     """What they say nothing of is found at its time."""
     sender = SENDERS[0]

@@ -82,6 +82,7 @@ def test_d3_the_text_counts_as_it_was_when_the_issue_was_taken_on(
     assert world.pulls[0].title == "Greet"
 
 
+@pytest.mark.storm
 def test_d3_hostile_titles_and_answers_get_no_rights_on_the_forge(
     office: Office, forge: Forge
 ) -> None:
@@ -114,6 +115,7 @@ def test_d3_a_change_with_a_credential_is_not_pushed(office: Office, forge: Forg
     assert "(github-token), in greet.txt," in said, "a person knows what to look for"
 
 
+@pytest.mark.storm
 def test_d3_unknown_to_the_home_it_would_be(tmp_path: Path, forge: Forge) -> None:
     """The other half."""
     office = Office(tmp_path / "office", forge)
@@ -154,6 +156,7 @@ def _hidden_in(clone: Path, main: str) -> tuple[str, list[str]]:
     return commit(tree(a="text", b=merge), tip, main), secrets
 
 
+@pytest.mark.storm
 def test_d3_a_credential_is_found_wherever_in_the_sent_commits_it_is(
     tmp_path: Path, office: Office, forge: Forge
 ) -> None:
@@ -228,6 +231,7 @@ def test_d3_what_an_agent_plants_in_the_clone_gets_neither_token_nor_other_branc
         assert evil.branches().keys() >= {"main", "evil"}
 
 
+@pytest.mark.storm
 def test_d7_what_checks_and_reviewers_write_gets_no_rights(tmp_path: Path, forge: Forge) -> None:
     """Logs, names of checks, files and lines: into a prompt once, and out again as text alone."""
     office = Office(

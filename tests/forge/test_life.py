@@ -57,6 +57,7 @@ def test_d2_an_issue_goes_from_its_title_to_an_approved_pull(office: Office, for
     assert memory.history[0].state == "approved"
 
 
+@pytest.mark.storm
 def test_d2_a_comment_after_the_pull_is_more_work_in_the_same_session(
     office: Office, forge: Forge
 ) -> None:
@@ -80,6 +81,7 @@ def test_d2_a_comment_after_the_pull_is_more_work_in_the_same_session(
     assert office.picture() == before
 
 
+@pytest.mark.storm
 def test_d2_an_approval_is_of_the_code_that_was_there(office: Office, forge: Forge) -> None:
     world = forge.world
     number = world.open_issue("ann", "[robo] Greet", "")
@@ -97,6 +99,7 @@ def test_d2_an_approval_is_of_the_code_that_was_there(office: Office, forge: For
     assert office.run().over == {number: "approved"}
 
 
+@pytest.mark.storm
 def test_d2_an_answer_that_changes_nothing_leaves_an_approval(office: Office, forge: Forge) -> None:
     world = forge.world
     number = world.open_issue("ann", "[robo] Greet", "")
@@ -108,6 +111,7 @@ def test_d2_an_answer_that_changes_nothing_leaves_an_approval(office: Office, fo
     assert office.run().over == {number: "approved"}
 
 
+@pytest.mark.storm
 def test_d2_reviews_without_an_end_make_a_draft_that_says_so(office: Office, forge: Forge) -> None:
     number = forge.world.open_issue("ann", "[robo] Greet", "")
     doubts = [Answer(output=f"LGTM, but doubt {n}") for n in range(3)]
@@ -128,6 +132,7 @@ def test_d2_no_change_is_a_comment_with_the_result(office: Office, forge: Forge)
     assert set(forge.branches()) == {"main"}
 
 
+@pytest.mark.storm
 def test_d2_what_was_not_committed_is_asked_for_and_never_called_nothing(
     office: Office, forge: Forge
 ) -> None:
@@ -140,6 +145,7 @@ def test_d2_what_was_not_committed_is_asked_for_and_never_called_nothing(
     assert "still where the agent worked" in forge.world.said(second, "bot")[-1]
 
 
+@pytest.mark.storm
 def test_d2_commits_that_are_on_their_way_are_waited_for(office: Office, forge: Forge) -> None:
     number = forge.world.open_issue("ann", "[robo] Greet", "")
     office.script(number, Answer(output="I greet", commit="greet", is_coming=True), LGTM)
@@ -179,6 +185,7 @@ def test_d2_what_happens_meanwhile_ends_the_work_and_its_task(
 
 
 @pytest.mark.parametrize("what", ["deleted", "transferred"])
+@pytest.mark.storm
 def test_d2_an_issue_that_is_gone_ends_its_work_and_no_other(
     office: Office, forge: Forge, what: str
 ) -> None:
@@ -198,6 +205,7 @@ def test_d2_an_issue_that_is_gone_ends_its_work_and_no_other(
     assert office.troubles() == {}
 
 
+@pytest.mark.storm
 def test_d2_an_issue_that_cannot_be_looked_at_holds_up_no_other(
     office: Office, forge: Forge
 ) -> None:
@@ -219,6 +227,7 @@ def test_d2_an_issue_that_cannot_be_looked_at_holds_up_no_other(
     assert office.troubles() == {}
 
 
+@pytest.mark.storm
 def test_d2_a_task_that_fails_is_tried_again_later_and_given_up_with_the_reason(
     tmp_path: Path, forge: Forge
 ) -> None:
@@ -239,6 +248,7 @@ def test_d2_a_task_that_fails_is_tried_again_later_and_given_up_with_the_reason(
     assert memory.history[0].reason == "engine_error: /home/ann is ill", "its owner can read it"
 
 
+@pytest.mark.storm
 def test_d2_issues_that_nobody_works_on_are_told(office: Office, forge: Forge) -> None:
     numbers = [forge.world.open_issue("ann", f"[robo] Greet {n}", "") for n in range(2)]
     for number in numbers:
@@ -260,6 +270,7 @@ def test_d2_issues_that_nobody_works_on_are_told(office: Office, forge: Forge) -
     assert office.troubles() == {}
 
 
+@pytest.mark.storm
 def test_d2_issues_of_another_director_of_the_same_name_are_not_done_again(
     tmp_path: Path, office: Office, forge: Forge
 ) -> None:
@@ -292,6 +303,7 @@ def test_d2_a_file_that_has_changed_since_the_start_is_told(office: Office) -> N
     assert office.troubles() == {}
 
 
+@pytest.mark.storm
 def test_d2_a_task_that_had_no_directory_is_given_anew_with_its_branch(
     office: Office, forge: Forge
 ) -> None:
@@ -307,6 +319,7 @@ def test_d2_a_task_that_had_no_directory_is_given_anew_with_its_branch(
     assert "I greet now" in pull.body
 
 
+@pytest.mark.storm
 def test_d2_the_branch_begins_where_the_forge_is_now(office: Office, forge: Forge) -> None:
     world = forge.world
     first = world.open_issue("ann", "[robo] One", "")
@@ -323,6 +336,7 @@ def test_d2_the_branch_begins_where_the_forge_is_now(office: Office, forge: Forg
     assert git(forge.bare, "merge-base", "main", office.branch(second)) == newest
 
 
+@pytest.mark.storm
 def test_d2_a_limit_is_waited_for_as_long_as_github_says(office: Office, forge: Forge) -> None:
     forge.world.open_issue("ann", "[robo] Greet", "")
     for limit in (Limit("secondary", 70), Limit("primary", 600, 429)):
@@ -338,6 +352,7 @@ def test_d2_a_limit_is_waited_for_as_long_as_github_says(office: Office, forge: 
     assert office.run().over == {1: "no change"}
 
 
+@pytest.mark.storm
 def test_d2_a_change_whose_answer_is_lost_is_not_made_twice(
     tmp_path: Path, office: Office, forge: Forge
 ) -> None:
@@ -388,6 +403,7 @@ def test_d2_an_idle_poll_of_200_issues_costs_304s_only(office: Office, forge: Fo
     assert {status for _, _, status in polls} == {304}, polls
 
 
+@pytest.mark.storm
 def test_d2_a_wrong_token_needs_a_person_once_and_a_new_one_is_used_at_once(
     office: Office, forge: Forge
 ) -> None:

@@ -69,6 +69,7 @@ def staged(tmp_path: Path, kind: str, **reactions: Any) -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("kind", FORGES)
+@pytest.mark.few(1)
 def test_d7_red_checks_go_to_the_same_session_with_names_and_logs(
     tmp_path: Path, kind: str
 ) -> None:
@@ -97,6 +98,7 @@ def test_d7_red_checks_go_to_the_same_session_with_names_and_logs(
 
 
 @pytest.mark.parametrize("kind", FORGES)
+@pytest.mark.storm
 def test_d7_checks_that_stay_red_are_tried_as_often_as_the_file_says(
     tmp_path: Path, kind: str
 ) -> None:
@@ -116,6 +118,7 @@ def test_d7_checks_that_stay_red_are_tried_as_often_as_the_file_says(
         assert scene.office.messages(scene.branch)[3:] == ["try2", "try3"]
 
 
+@pytest.mark.storm
 def test_d7_an_agent_that_changes_nothing_is_not_asked_again(tmp_path: Path) -> None:
     with staged(tmp_path, "github", ci_failed={"retries": 5, **SAID}) as scene:
         scene.begin(Answer(output="It is not my fault"))
@@ -143,6 +146,7 @@ def test_d7_what_the_file_does_not_name_is_not_even_asked_for(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", FORGES)
+@pytest.mark.storm
 def test_d7_review_comments_reach_the_agent_with_file_and_line(tmp_path: Path, kind: str) -> None:
     with staged(tmp_path, kind, changes_requested={"retries": 1, **SAID}) as scene:
         scene.begin(Answer(output="Renamed", commit="renamed"), Answer(commit="more"))
@@ -172,6 +176,7 @@ def test_d7_review_comments_reach_the_agent_with_file_and_line(tmp_path: Path, k
 
 @pytest.mark.parametrize("onto", ["merge", "rebase"])
 @pytest.mark.parametrize("kind", FORGES)
+@pytest.mark.storm
 def test_d7_a_conflict_is_mended_by_the_agent_and_pushed_with_lease(
     tmp_path: Path, kind: str, onto: str
 ) -> None:
@@ -190,6 +195,7 @@ def test_d7_a_conflict_is_mended_by_the_agent_and_pushed_with_lease(
         assert len(scene.prompts) == 2
 
 
+@pytest.mark.storm
 def test_d7_a_conflict_that_stays_is_left_to_a_person(tmp_path: Path) -> None:
     with staged(tmp_path, "github", conflict={"retries": 3, **SAID}) as scene:
         scene.begin(Answer(output="I cannot"))
@@ -201,6 +207,7 @@ def test_d7_a_conflict_that_stays_is_left_to_a_person(tmp_path: Path) -> None:
         assert len(scene.said()) == 2
 
 
+@pytest.mark.storm
 def test_d7_what_somebody_else_pushed_is_not_overwritten(tmp_path: Path) -> None:
     with staged(tmp_path, "github", ci_failed={}) as scene:
         scene.begin(Answer(commit="mended"))
@@ -215,6 +222,7 @@ def test_d7_what_somebody_else_pushed_is_not_overwritten(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", FORGES)
+@pytest.mark.storm
 def test_d7_silence_is_broken_once(tmp_path: Path, kind: str) -> None:
     with staged(tmp_path, kind, stale={"after": "3d", **SAID}) as scene:
         office = scene.office
@@ -241,6 +249,7 @@ def test_d7_silence_is_broken_once(tmp_path: Path, kind: str) -> None:
 # ── left to a person, in the inbox ──
 
 
+@pytest.mark.storm
 def test_d7_what_cannot_be_mended_is_asked_in_the_inbox_with_what_is_needed(tmp_path: Path) -> None:
     with staged(tmp_path, "github", ci_failed={"retries": 1}) as scene:
         scene.begin(
@@ -274,6 +283,7 @@ def test_d7_what_cannot_be_mended_is_asked_in_the_inbox_with_what_is_needed(tmp_
         assert (inbox.states, len(scene.prompts)) == (["again", "leave"], 3)
 
 
+@pytest.mark.storm
 def test_d7_try_again_means_once_at_least(tmp_path: Path) -> None:
     with staged(tmp_path, "github", conflict={"retries": 0}) as scene:
         scene.begin(Answer(output="no"), Answer(output="no"))
@@ -286,6 +296,7 @@ def test_d7_try_again_means_once_at_least(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["mended", "commented", "closed", "approved"])
+@pytest.mark.storm
 def test_d7_a_question_is_withdrawn_when_nobody_has_to_decide_it(tmp_path: Path, what: str) -> None:
     with staged(tmp_path, "github", ci_failed={"retries": 0}) as scene:
         scene.begin(Answer(output="I see"))
@@ -309,6 +320,7 @@ def test_d7_a_question_is_withdrawn_when_nobody_has_to_decide_it(tmp_path: Path,
         assert scene.office.inbox.states[1:] == (["waiting"] if what == "commented" else [])
 
 
+@pytest.mark.storm
 def test_d7_a_mended_conflict_counts_no_more(tmp_path: Path) -> None:
     with staged(tmp_path, "github", conflict={"retries": 1}) as scene:
         both = [Answer(commit="greet", content=f"{n}\n", onto="merge") for n in range(3)]

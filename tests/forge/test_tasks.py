@@ -17,6 +17,7 @@ from tests.hub.tasks.desk import Desk, made_desk
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.storm
 def test_d2_what_is_only_missing_for_a_while_is_no_reason_to_give_up(tmp_path: Path) -> None:
     """An agent that does not run is waited for, and a conversation that the hub has forgotten goes
     on in a new one, in the same worktree."""

@@ -175,6 +175,7 @@ def raw(headers: dict[str, str]) -> Any:
 
 @pytest.mark.slow
 @BY_NAME
+@pytest.mark.few(1)
 def test_d2_who_does_not_know_the_secret_is_refused(sender: Sender) -> None:
     """And would be let in without the check."""
     body = encoded(sender.issue(3))

@@ -82,6 +82,7 @@ def claims(forge: Forge, number: int) -> list[str]:
     return [text for text in forge.world.said(number, "bot") if "works on this" in text]
 
 
+@pytest.mark.storm
 def test_d2_a_delivery_that_a_director_was_killed_with_is_not_lost(
     robo: RunningDirector, sender: Sender, forge: Forge
 ) -> None:
@@ -100,6 +101,7 @@ def test_d2_a_delivery_that_a_director_was_killed_with_is_not_lost(
     assert len(claims(forge, first)) == 1
 
 
+@pytest.mark.few(1)
 def test_d2_a_forged_delivery_leaves_no_trace_but_a_refusal(
     robo: RunningDirector, sender: Sender, forge: Forge, desk: Desk
 ) -> None:

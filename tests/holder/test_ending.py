@@ -116,6 +116,7 @@ def test_k4_the_last_output_is_short_text(factory: Factory) -> None:
     assert silent.wait_gone()["last_output"] == ""
 
 
+@pytest.mark.storm
 def test_k3_nothing_that_was_written_before_the_end_is_lost(factory: Factory) -> None:
     for number in range(30):
         mode = ("pty", "pipe")[number % 2]

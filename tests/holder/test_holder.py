@@ -179,7 +179,7 @@ while :; do wait; done
     client.collect(lambda out: b"PARENT" in out and b"CHILD" in out)
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("type_", "payload"),
     [
@@ -450,6 +450,7 @@ def test_k2_slow_clients_that_leave_abruptly_do_no_harm(factory: Factory) -> Non
     assert holder.log() == b"READY" + data
 
 
+@pytest.mark.storm
 def test_k2_replay_and_live_output_meet_without_gap_or_repetition(factory: Factory) -> None:
     data = noise(6_000_000)
     program = python(PRINT_FILE + "os.read(0, 1)", file_of(factory, data))

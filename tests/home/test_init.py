@@ -260,6 +260,7 @@ while True:
 """
 
 
+@pytest.mark.storm
 def test_h4_init_killed_at_any_step_is_completed_by_the_next(
     repo: Path, starter: Path, bullpen: Callable[..., Ran]
 ) -> None:

@@ -202,6 +202,7 @@ def test_command_trusts_the_repository_around_and_says_what_that_means(
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("", 1)])
+@pytest.mark.few(1)
 def test_e3_what_nobody_named_is_shown_and_asked_for(
     pen: Home, repo: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:

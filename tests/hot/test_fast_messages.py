@@ -61,6 +61,7 @@ words_of_a_shell = st.text(st.characters(exclude_categories=["Cs"], exclude_char
 
 
 @given(words_of_a_shell)
+@pytest.mark.storm
 def test_g1_any_text_is_escaped_exactly(hub: StandIn, text: str) -> None:
     before = len(hub.asked)
     code = run("send", f"--id={ID}", "amy", text)

@@ -116,7 +116,7 @@ def test_x2_while_the_hub_is_away_it_is_said_and_hooks_are_kept(
 STOP = '1.0\t{"hook_event_name": "Stop"}\n'
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", ["hooks.spool", "api/hooks.spool"])
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory", "huge", "many", "junk"])
 def test_x5_a_planted_spool_neither_stops_the_hub_nor_shows_it_anything(

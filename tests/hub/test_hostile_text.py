@@ -78,6 +78,7 @@ def role(pen: Pen, name: str, program: str) -> None:
     (pen.root / "roles" / f"{name}.yaml").write_text(text)
 
 
+@pytest.mark.storm
 def test_q4_no_command_passes_what_an_agent_wrote_as_it_is(pen: Pen) -> None:
     pen.start()
     role(pen, "talker", PROGRAM)

@@ -113,6 +113,7 @@ def test_b11_kills_in_any_order_leave_the_port_to_the_next_hub(pen: Pen, seed: i
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_b11_the_port_of_an_agent_is_kept_and_given_up(tmp_path: Path) -> None:
     with made_desk(tmp_path) as desk:
         amy = task_agent(desk, "amy").at_port
@@ -132,6 +133,7 @@ def test_b11_the_port_of_an_agent_is_kept_and_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_b11_a_port_that_was_changed_is_served_for_agents_that_know_it(pen: Pen) -> None:
     pen.run(name="amy")
     before, after = port_of(pen), pen.free_port()
@@ -246,6 +248,7 @@ def test_b11_nobody_who_connects_during_a_restart_is_turned_away(pen: Pen) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_b11_a_hub_that_was_stopped_costs_a_caller_nothing(pen: Pen) -> None:
     wait_long(pen)
     pen.run(name="amy")

@@ -147,7 +147,7 @@ def test_b2_start_whose_hubs_are_killed_again_and_again_happens_once(
     assert pen.client().post("agents", body=body, again=True)["run"] == found["run"]
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", [before, after])
 def test_b2_failed_start_whose_hub_is_killed_while_it_is_taken_back(
@@ -171,7 +171,7 @@ STOPPING = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", STOPPING.values(), ids=STOPPING.keys())
 def test_b2_stop_whose_hub_is_killed_happens(pen: Pen, spec: str) -> None:
@@ -186,7 +186,7 @@ def test_b2_stop_whose_hub_is_killed_happens(pen: Pen, spec: str) -> None:
     assert_sound(pen)
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", [before, after])
 def test_b2_end_that_a_killed_hub_saw_is_recorded_once(pen: Pen, moment: Moment) -> None:
@@ -198,6 +198,7 @@ def test_b2_end_that_a_killed_hub_saw_is_recorded_once(pen: Pen, moment: Moment)
     assert_sound(pen)
 
 
+@pytest.mark.storm
 def test_b2_restart_whose_hub_is_killed_loses_nothing(pen: Pen) -> None:
     pen.run(name="again")
     env = (pen.session("again") / "private" / "env").read_bytes()
@@ -213,6 +214,7 @@ def test_b2_restart_whose_hub_is_killed_loses_nothing(pen: Pen) -> None:
         assert kinds["agent.stopped"] <= 1, run
 
 
+@pytest.mark.storm
 def test_b1_hub_told_to_stop_takes_a_start_under_way_back(pen: Pen, tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo")
     (pen.root / "roles" / "slow.yaml").write_text(
@@ -543,6 +545,7 @@ while True:
 """
 
 
+@pytest.mark.storm
 def test_k2_stopped_client_stalls_neither_the_program_nor_others(pen: Pen) -> None:
     flood = "import os\nn = 0\nwhile True:\n n += 1\n os.write(1, (b'%d\\n' % n) * 500)"
     pen.run(*python(flood), name="flood")

@@ -68,6 +68,7 @@ def session_file(pen: Pen, directory: str, **fields: Any) -> Path:
 # ── disks ──
 
 
+@pytest.mark.storm
 def test_b3_full_disk_refuses_starts_and_lets_agents_be_stopped(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=8m") as disk, made_pen(disk / "h") as pen:
         pen.run(*counter(), name="stays")
@@ -166,6 +167,7 @@ def test_b1_deleted_socket_of_the_hub_is_made_anew(pen: Pen) -> None:
     assert pen.run(name="more")["running"]
 
 
+@pytest.mark.storm
 def test_b1_agent_finds_a_hub_whose_socket_was_deleted(pen: Pen) -> None:
     pen.run(name="asks")
     token = json.loads((pen.session("asks") / "private" / "env").read_text())["env"][
@@ -374,6 +376,7 @@ def test_k2_holder_of_a_later_version_is_understood(pen: Pen) -> None:
     assert len(pen.events("later", "agent.stopped")) == 1
 
 
+@pytest.mark.storm
 def test_b2_sessions_that_cannot_be_read_are_shown_and_left_alone(pen: Pen) -> None:
     pen.run(name="fine")
     pen.kill_hub()

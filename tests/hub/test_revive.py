@@ -34,6 +34,7 @@ def test_b10_roles_bring_agents_back_when_the_hub_starts_after_a_reboot(pen: Pen
     assert len(pen.events("always", "agent.restarted")) == 1
 
 
+@pytest.mark.storm
 def test_b10_after_a_crash_it_comes_back_and_a_stop_is_no_crash(pen: Pen) -> None:
     first = run(pen, "amy", "on-failure")["run"]
     kill(pen.program("amy"))

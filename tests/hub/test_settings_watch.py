@@ -30,6 +30,7 @@ def config(pen: Pen) -> dict[str, object]:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_b1_the_hub_takes_over_settings_that_change_and_says_what_needs_a_restart(
     pen: Pen, tmp_path: Path
 ) -> None:

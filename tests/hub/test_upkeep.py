@@ -167,6 +167,7 @@ def test_w11_off_by_default(pen: Pen) -> None:
     assert (pen.root / "worktrees" / "old").exists()
 
 
+@pytest.mark.storm
 def test_w6_hub_start_rolls_back_what_a_killed_one_left_half_made(pen: Pen) -> None:
     repo = make_repo(pen.root.parent / "repo")
     write_role(pen, "worker", list(SLEEP), TREE)
@@ -236,6 +237,7 @@ def test_w15_pool_is_filled_again_after_an_agent_took_one(pen: Pen) -> None:
     wait_until(lambda: len(worktrees.list_ready(site)) == 2)
 
 
+@pytest.mark.storm
 def test_w15_pool_is_filled_at_the_start_of_a_hub(pen: Pen) -> None:
     repo = make_repo(pen.root.parent / "repo")
     agents(pen, repo, "amy")
@@ -260,6 +262,7 @@ def test_w11_repository_that_is_gone_is_logged_and_harms_nobody(pen: Pen) -> Non
     wait_until(lambda: len(pen.events(kind="upkeep.events")) >= 1)
 
 
+@pytest.mark.storm
 def test_w11_repository_that_somebody_holds_does_not_hold_the_hub(pen: Pen) -> None:
     repo = make_repo(pen.root.parent / "repo")
     agents(pen, repo, "amy")

@@ -27,6 +27,7 @@ def remote(machine: Machine) -> Path:
     return path
 
 
+@pytest.mark.few(1)
 def test_x7_a_day_with_git(machine: Machine, remote: Path) -> None:
     policy = machine.policy(writable=(machine.cwd, remote))
     # Somebody pushed in the meantime.
@@ -136,7 +137,7 @@ def test_x2_a_version_manager_in_the_home_directory(machine: Machine) -> None:
     assert machine.run(["python", "-c", "pass"], machine.policy(), env=env).returncode != 0
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.skipif(not shutil.which("npm", path="/usr/bin"), reason="there is no npm")
 def test_x2_npm(machine: Machine) -> None:
     package = {"name": "x", "version": "1.0.0", "scripts": {"test": "node -e 'console.log(6*7)'"}}

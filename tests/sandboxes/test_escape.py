@@ -266,7 +266,7 @@ def able(machine: Machine, target: dict[str, Any]) -> list[Attack]:
     ]
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_x5_each_attempt_works_without_the_lines_that_stop_it_and_is_blocked_with_them(
     machine: Machine, name: str
@@ -289,6 +289,7 @@ def test_x5_each_attempt_works_without_the_lines_that_stop_it_and_is_blocked_wit
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.storm
 def test_x5_all_attempts_are_blocked_also_while_somebody_outside_uses_git(
     machine: Machine, mode: str
 ) -> None:
@@ -319,6 +320,7 @@ def test_x5_all_attempts_are_blocked_also_while_somebody_outside_uses_git(
         assert not machine.pwned.exists()
 
 
+@pytest.mark.few(1)
 def test_x5_a_home_in_the_working_directory_is_out_of_reach(machine: Machine) -> None:
     policy = battery_policy(machine)
     policy = machine.policy(
@@ -390,6 +392,7 @@ def with_path(machine: Machine, kind: str) -> tuple[Policy, str]:
 
 
 @pytest.mark.parametrize("kind", ["writable", "read-only", "cwd", "moved cwd", "programs"])
+@pytest.mark.few(1)
 def test_x5_a_link_that_an_agent_left_chooses_nothing_at_the_next_start(
     machine: Machine, kind: str
 ) -> None:
@@ -408,6 +411,7 @@ def test_x5_a_link_that_an_agent_left_chooses_nothing_at_the_next_start(
 
 
 @pytest.mark.parametrize("kind", ["writable", "read-only", "cwd", "moved cwd"])
+@pytest.mark.few(1)
 def test_x5_nor_one_that_another_agent_puts_there_between_the_check_and_the_mount(
     machine: Machine, kind: str
 ) -> None:
@@ -549,6 +553,7 @@ def test_x5_a_fork_bomb_is_held(machine: Machine) -> None:
         assert free == 120
 
 
+@pytest.mark.few(1)
 def test_x5_processes_of_others_do_not_count(machine: Machine) -> None:
     """A limit by user would count those of all agents, and of the person."""
     crowd = [subprocess.Popen(["sleep", "60"], **machine.identity) for _ in range(40)]
@@ -650,6 +655,7 @@ def test_x5_the_table_of_the_documentation_has_every_line_and_every_attempt(
         assert table[line], f"nothing shows that {line} is needed"
 
 
+@pytest.mark.few(1)
 def test_x2_every_line_that_a_test_leaves_out_exists(machine: Machine) -> None:
     lines = {line.name for line in every_line(normalize(battery_policy(machine)))}
     for one in ATTACKS.values():

@@ -116,6 +116,7 @@ print(size)
     assert done.stdout == b"%d\n" % (200 * 65536), done.stderr
 
 
+@pytest.mark.few(1)
 def test_x2_the_proxy_takes_connect_and_a_near_port_leads_to_itself(machine: Machine) -> None:
     with listening(machine, "tunnel.sock", tunnel):
         connect = "CONNECT far.example:443 HTTP/1.1\r\n\r\nhi"

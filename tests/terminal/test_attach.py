@@ -59,6 +59,7 @@ def test_a1_the_program_has_the_size_of_the_terminal_and_its_changes(stage: Stag
 @pytest.mark.parametrize(
     "key", [b"\x1b[92;5:1u", *map(slow, (b"\x1c", b"\x1b[92;5u", b"\x1b[27;5;92~"))]
 )
+@pytest.mark.few(1)
 def test_a1_the_key_leaves_also_when_the_program_changed_the_keyboard(
     stage: Stage, key: bytes
 ) -> None:
@@ -126,6 +127,7 @@ while signal.sigwait({signal.SIGWINCH}):
 
 
 @pytest.mark.parametrize("status", [(), ("--status",), ("--read-only",)], ids=str)
+@pytest.mark.few(1)
 def test_a1_a_smaller_terminal_leaves_no_rows_of_before_on_a_larger_one(
     stage: Stage, status: tuple[str, ...]
 ) -> None:
@@ -152,6 +154,7 @@ def test_a1_a_smaller_terminal_leaves_no_rows_of_before_on_a_larger_one(
         person.detach()
 
 
+@pytest.mark.storm
 def test_a1_a_slow_terminal_is_attached_again_and_ends_up_right(stage: Stage) -> None:
     # More than the holder keeps for a client, while nobody reads the terminal.
     holder = stage.agent("amy", FLOOD)
@@ -233,6 +236,7 @@ def test_a2_attached_anew_the_title_is_there_again(stage: Stage) -> None:
     person.detach()
 
 
+@pytest.mark.storm
 def test_a1_a_client_that_waits_uses_no_processor(stage: Stage) -> None:
     holder = stage.agent("amy", FLOOD)
     idle = stage.person("attach", "amy")

@@ -149,6 +149,7 @@ def test_a1_a_holder_that_is_killed_is_told_from_an_end(stage: Stage) -> None:
     assert person.settings == person.before
 
 
+@pytest.mark.storm
 def test_a1_the_detach_key_works_while_the_terminal_takes_nothing(stage: Stage) -> None:
     holder = stage.agent("amy", FLOOD)
     person = stage.person("attach", "amy")

@@ -14,7 +14,7 @@ from .pairs import PROGRAMS, Pair, Program
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.few(2)
+@pytest.mark.storm
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a1_a_program_looks_the_same_as_when_run_directly(
     stage: Stage, tmux: Tmux, place: Path, name: str
@@ -46,7 +46,7 @@ def test_a1_a_program_looks_the_same_as_when_run_directly(
         assert tmux.ask(pair.attached, f"#{{{flag}}}") == "0", flag
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("argv", [["top", "-d", "600"], ["htop", "-d", "600"]])
 def test_a1_what_never_looks_the_same_twice_has_its_whole_screen_at_once(
     stage: Stage, tmux: Tmux, place: Path, argv: list[str]
@@ -76,6 +76,7 @@ def test_a1_what_never_looks_the_same_twice_has_its_whole_screen_at_once(
     pair.detach()
 
 
+@pytest.mark.storm
 def test_a1_a_shell_at_another_size_than_it_was_started_in(
     stage: Stage, tmux: Tmux, place: Path
 ) -> None:

@@ -117,6 +117,7 @@ def test_k3_following_shows_lines_as_they_come_and_rests_between(stage: Stage) -
     feed.close()
 
 
+@pytest.mark.storm
 def test_k3_a_reader_that_was_too_slow_still_sees_what_comes_later(stage: Stage) -> None:
     code = (
         "stty -echo; echo READY; read go; head -c 40000000 /dev/zero | tr '\\0' x; echo; echo MARK;"

@@ -12,7 +12,7 @@ from .pairs import PROGRAMS, Pair
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("name", ["vim", "less", "bash", "python"])
 def test_a2_with_a_status_row_the_program_looks_the_same_above_it(
     stage: Stage, tmux: Tmux, place: Path, name: str

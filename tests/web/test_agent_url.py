@@ -102,6 +102,7 @@ def hostile(port: int, hub: int, own: int) -> list[object]:
     ]
 
 
+@pytest.mark.storm
 def test_v3_no_address_is_ever_connected_to(
     home: tuple[Pen, InsideView, int], listener: Listener
 ) -> None:

@@ -26,6 +26,7 @@ def open_id(view: RunningView) -> int:
     return int(approval["id"])
 
 
+@pytest.mark.storm
 def test_v8_the_first_answer_counts_and_the_second_hears_whose_it_was(
     served: RunningView, asking: Asking
 ) -> None:

@@ -68,6 +68,7 @@ def ids_in(pen: Pen) -> list[int]:
         return [row[0] for row in database.execute("SELECT id FROM events ORDER BY id")]
 
 
+@pytest.mark.storm
 def test_v4_a_page_misses_nothing_and_sees_nothing_twice_when_hubs_are_killed(
     own_view: RunningView,
 ) -> None:
@@ -100,6 +101,7 @@ def test_v4_a_page_misses_nothing_and_sees_nothing_twice_when_hubs_are_killed(
     assert page.told == ["away", "back"] * 3
 
 
+@pytest.mark.storm
 def test_v4_a_page_goes_on_where_it_was(own_view: RunningView) -> None:
     pen = own_view.pen
     for number in range(5):
@@ -122,6 +124,7 @@ def test_v2_a_stream_ends_with_its_log_in(own_view: RunningView) -> None:
     assert page.ids[-1] <= known
 
 
+@pytest.mark.storm
 def test_v4_a_stream_that_cannot_begin_is_refused(own_view: RunningView) -> None:
     for target, headers in (
         ("/api/events/stream?after=x", {}),

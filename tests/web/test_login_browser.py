@@ -96,6 +96,7 @@ def name_of(context: Any, view: RunningView) -> str:
     return name
 
 
+@pytest.mark.storm
 def test_v2_a_person_logs_in_by_address_by_form_and_by_a_link_of_another_site(
     served: RunningView, tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def test_v2_a_person_logs_in_by_address_by_form_and_by_a_link_of_another_site(
         assert served.token not in page.url
 
 
+@pytest.mark.storm
 def test_v2_what_an_agent_serves_at_another_port_does_not_get_the_cookie(
     served: RunningView, tmp_path: Path
 ) -> None:

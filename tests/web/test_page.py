@@ -81,6 +81,7 @@ ANSWER = """async id => (await fetch(`/api/approvals/${id}`, {
 })).status"""
 
 
+@pytest.mark.storm
 def test_v8_who_comes_second_is_told_who_was_first() -> None:
     with made_scene() as scene:
         scene.start("amy")
@@ -105,6 +106,7 @@ def test_v8_who_comes_second_is_told_who_was_first() -> None:
             expect(ben.get_by_text("amy: Ann was first: denied")).to_be_visible()
 
 
+@pytest.mark.storm
 def test_v4_v11_the_page_goes_on_after_the_hub_was_killed_without_a_gap() -> None:
     with made_scene() as scene:
         for name in ("amy", "bob"):

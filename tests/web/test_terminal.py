@@ -60,6 +60,7 @@ class Page:
         self.wait_for(lambda: {"taken": True} in self.told[told:])
 
 
+@pytest.mark.storm
 def test_v7_a_terminal_is_read_only_until_it_is_taken_over(served: RunningView) -> None:
     served.pen.run("/bin/cat", name="amy")
     with served.terminal("amy", cols=90, rows=30) as line:
@@ -99,6 +100,7 @@ def test_v7_two_pages_see_the_same_terminal(served: RunningView) -> None:
             page.wait_for(lambda page=page: b"seen by both\r\nseen by both" in page.screen)
 
 
+@pytest.mark.storm
 def test_v7_a_page_that_stands_still_stops_nobody_and_catches_up(served: RunningView) -> None:
     pen = served.pen
     script = f"read go; seq 1 {LINES}; echo the-end; exec cat"
@@ -157,6 +159,7 @@ def test_v7_a_terminal_that_is_not_there_is_refused(served: RunningView) -> None
 
 
 @pytest.mark.parametrize("how", ["typed", "shown"])
+@pytest.mark.storm
 def test_v2_a_terminal_ends_with_its_log_in(own_view: RunningView, how: str) -> None:
     """Whoever notices it first: what the page types, or what it would be shown."""
     pen = own_view.pen
@@ -177,6 +180,7 @@ def test_v2_a_terminal_ends_with_its_log_in(own_view: RunningView, how: str) -> 
     assert b"too late" not in pen.log("amy")
 
 
+@pytest.mark.storm
 def test_v7_a_terminal_goes_on_after_the_hub_was_killed(own_view: RunningView) -> None:
     pen = own_view.pen
     pen.run("/bin/cat", name="amy")

@@ -18,6 +18,7 @@ MOST_KB = 60 * 1024
 RICH_KB = 6 * 1024
 
 
+@pytest.mark.storm
 def test_v1_the_page_comes_over_tls_with_a_certificate_that_the_ca_has_signed(
     served: RunningView,
 ) -> None:
@@ -114,6 +115,7 @@ def test_v1_the_view_stays_small(served: RunningView) -> None:
     assert served.memory_kb() < MOST_KB + RICH_KB
 
 
+@pytest.mark.storm
 def test_v1_an_expired_certificate_is_renewed_when_the_view_starts() -> None:
     import datetime
 
@@ -134,6 +136,7 @@ def test_v1_an_expired_certificate_is_renewed_when_the_view_starts() -> None:
         assert (directory / "ca.pem").read_bytes() == authority
 
 
+@pytest.mark.storm
 def test_v2_the_certificate_of_a_persons_own_is_served_as_it_is() -> None:
     import datetime
     from ipaddress import ip_address

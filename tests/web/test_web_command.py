@@ -62,6 +62,7 @@ def test_v1_the_view_is_started_shown_and_stopped(pen: Pen) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_v1_a_new_certificate_can_be_asked_for(pen: Pen) -> None:
     pen.cli("web", "start")
     before = shown(pen)["certificate"]["sha256"]
@@ -71,6 +72,7 @@ def test_v1_a_new_certificate_can_be_asked_for(pen: Pen) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_v1_what_keeps_the_view_from_starting_is_said(pen: Pen) -> None:
     port = load_config(WebConfig, pen.root / "web" / "config.yaml")[0].port
     with socket.socket() as taker:

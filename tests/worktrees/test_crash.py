@@ -172,6 +172,7 @@ def assert_removed_or_whole(site: Site, kind: str, head: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.storm)])
 @pytest.mark.parametrize("kind", [*IN_STORM, "dirty"])
+@pytest.mark.storm
 def test_w7_remove_killed_before_effects(tmp_path: Path, kind: str, every: int) -> None:
     deaths = 0
     for step in range(1, MOST_STEPS, every):
@@ -191,7 +192,7 @@ def test_w7_remove_killed_before_effects(tmp_path: Path, kind: str, every: int) 
     assert deaths > 20 // every
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("kind", ["clean", "dirty"])

@@ -210,7 +210,7 @@ def test_w7_sparse_worktree_is_saved_whole(site: Site, repo: Path) -> None:
 # ── names ────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
     [

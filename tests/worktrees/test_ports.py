@@ -332,6 +332,7 @@ for number in range(3):
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_w17_many_processes_at_once_get_different_ports(tmp_path: Path) -> None:
     """Of two repositories in one base, in a range that they fill: all are served."""
     repos = [make_repo(tmp_path / "one"), make_repo(tmp_path / "two")]

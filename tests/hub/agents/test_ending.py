@@ -41,6 +41,7 @@ def deaf(pen: Pen) -> Pen:
         ("shutdown", "--agents"),
     ],
 )
+@pytest.mark.few(1)
 def test_b8_a_person_is_told_for_whom_a_command_waits(deaf: Pen, command: tuple[str, ...]) -> None:
     env = {"BULLPEN_DIR": str(deaf.root), "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
     person = AtTerminal(*command, **env)

@@ -149,6 +149,7 @@ def test_r8_clean_merged_worktree_goes_with_session_log_and_branch(home: Pen, re
     assert gc(home) == ["removed  nothing"]
 
 
+@pytest.mark.storm
 def test_r8_dry_run_prints_the_plan_and_touches_nothing(home: Pen, repo: Path) -> None:
     ended(home, repo, "amy", "bob", "cleo")
     (home.root / "worktrees" / "bob" / "new.txt").write_text("x\n")

@@ -462,6 +462,7 @@ def test_b3_events_of_a_run_are_told_once_and_in_order(tidy: Pen) -> None:
     assert states == ["starting", "unknown", "exited"]
 
 
+@pytest.mark.storm
 def test_h8_homes_do_not_touch_each_other(tidy: Pen) -> None:
     with made_pen(with_port=False) as other:
         tidy.run(name="same")
@@ -503,6 +504,7 @@ def test_b8_stopping_what_has_ended_says_so(pen: Pen) -> None:
     assert "amy had ended before" in pen.cli("kill", "amy").out
 
 
+@pytest.mark.storm
 def test_a1_text_and_keys_are_typed_one_after_the_other(pen: Pen, tmp_path: Path) -> None:
     """A program takes what comes at once for a paste, in which Enter is a new line. On a busy
     machine it takes its time to read."""

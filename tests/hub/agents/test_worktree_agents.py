@@ -148,6 +148,7 @@ def test_w11_worktree_is_unlocked_when_its_agent_ends(home: Pen, repo: Path) -> 
 
 
 @pytest.mark.parametrize("victim", ["program", "holder"])
+@pytest.mark.few(1)
 def test_w11_worktree_is_unlocked_by_the_next_hub(home: Pen, repo: Path, victim: str) -> None:
     run(home, repo, "amy")
     run(home, repo, "bob")
@@ -318,6 +319,7 @@ def test_x8_a_pipe_in_place_of_a_known_file_is_named_and_not_waited_for(
             path.write_text("ref: refs/heads/amy\n")
 
 
+@pytest.mark.storm
 def test_x8_sixty_looks_at_a_tree_that_makes_git_wait_hold_up_nobody(home: Pen, repo: Path) -> None:
     """A pipe in a directory below, which nobody checks before. What happens in threads that the
     hub shares is shown in `tests/hub/test_tree_threads.py`."""

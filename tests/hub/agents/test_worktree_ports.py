@@ -92,6 +92,7 @@ def run(pen: Pen, name: str, *words: str, **env: str) -> None:
     assert ran.code == 0, ran
 
 
+@pytest.mark.storm
 def test_w17_agents_in_terminals_have_ports_of_their_own_whatever_becomes_of_the_hub(
     home: Pen, ports: range
 ) -> None:
@@ -111,6 +112,7 @@ def test_w17_agents_in_terminals_have_ports_of_their_own_whatever_becomes_of_the
     assert of_ports(environment(home, "bob")) == variables("bob", bob)
 
 
+@pytest.mark.storm
 def test_w17_a_range_without_a_free_block_refuses_the_start_and_leaves_nothing(home: Pen) -> None:
     run(home, "amy")
     run(home, "bob")
@@ -132,6 +134,7 @@ def test_w17_a_range_without_a_free_block_refuses_the_start_and_leaves_nothing(h
     assert shown(home, "cleo") == freed
 
 
+@pytest.mark.storm
 def test_w17_the_roles_own_variables_win_and_a_worktree_without_ports_has_none(home: Pen) -> None:
     write_role(home, "worker", list(SLEEP), TREE, 'env: {PORT: "8080"}')
     run(home, "amy")
@@ -151,6 +154,7 @@ def test_w17_members_of_a_pod_have_ports_of_their_own(home: Pen, ports: range) -
     assert of_ports(environment(home, "bob")) == variables("bob", shown(home, "bob"))
 
 
+@pytest.mark.storm
 def test_w17_a_heartbeats_condition_knows_the_ports(home: Pen) -> None:
     told = home.root.parent / "told"
     is_idle = f"""echo '{{"hook_event_name": "Stop"}}' | {BULLPEN} hook; exec sleep 1000"""
@@ -161,6 +165,7 @@ def test_w17_a_heartbeats_condition_knows_the_ports(home: Pen) -> None:
     assert told.read_text() == f"{shown(home, 'amy')[0]}\n"
 
 
+@pytest.mark.storm
 def test_w17_two_homes_on_one_machine(ports: range) -> None:
     """What one of them uses the other does not get."""
     listen = (
@@ -193,6 +198,7 @@ def told(desk: Desk, repo: Path, command: str, **fields: object) -> tuple[str, d
     return (Path(found["directory"]) / "told").read_text(), found
 
 
+@pytest.mark.storm
 def test_w17_a_sandboxed_task_knows_the_ports_of_its_worktree(tmp_path: Path, ports: range) -> None:
     with made_desk(tmp_path) as desk:
         set_range(desk.pen, ports)
@@ -216,6 +222,7 @@ def test_w17_a_sandboxed_task_knows_the_ports_of_its_worktree(tmp_path: Path, po
         assert changed.split() == [first, *rest[:3], "mine"]
 
 
+@pytest.mark.storm
 def test_w17_a_session_whose_worktree_has_no_ports_gets_them_with_its_next_task(
     tmp_path: Path, ports: range
 ) -> None:
@@ -237,6 +244,7 @@ def box(desk: Desk) -> dict[str, object]:
     return {"enabled": True, "read_only_paths": [str(root), str(desk.claude.program.parent)]}
 
 
+@pytest.mark.storm
 def test_w17_commands_of_a_real_agent_in_its_sandbox_listen_at_its_ports(
     tmp_path: Path, ports: range
 ) -> None:

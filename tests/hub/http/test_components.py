@@ -339,6 +339,7 @@ def test_c2_what_makes_no_sense_ends_no_hub(inside: Inside, body: Any) -> None:
     assert not inside.hub.stop.is_set()
 
 
+@pytest.mark.storm
 def test_c2_hub_stop_and_restart_go_on_working(pen: Pen) -> None:
     before = pen.pid
     assert pen.cli("hub", "restart").code == 0

@@ -149,6 +149,7 @@ def test_b6_without_the_cap_the_head_is_taken(
 # ── slowness ──
 
 
+@pytest.mark.storm
 def test_b6_slow_bodies_hold_nobody_up(inside: Inside) -> None:
     with contextlib.ExitStack() as stack:
         talks = [stack.enter_context(connect(inside.socket)) for _ in range(100)]

@@ -49,6 +49,7 @@ def check(inside: Inside, method: str, path: str, answer: Answer) -> None:
         jsonschema_rs.Draft202012Validator(whole).validate(answer.json)
 
 
+@pytest.mark.storm
 def test_b5_a_whole_life_is_as_described(fresh: Inside) -> None:
     """What made-up requests do not get to: everything that succeeds."""
     base = f"http://127.0.0.1:{fresh.port}"
@@ -77,6 +78,7 @@ def test_b5_a_whole_life_is_as_described(fresh: Inside) -> None:
     do("POST", "/shutdown", 202)
 
 
+@pytest.mark.storm
 def test_t2_the_life_of_a_task_is_as_described(inside: Inside, worker: Worker) -> None:
     """All that succeeds below an agent, and without its name."""
     free(inside)

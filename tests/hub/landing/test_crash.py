@@ -68,6 +68,7 @@ def all_landings(yard: Yard) -> list[dict[str, object]]:
         for name in STEPS
     ],
 )
+@pytest.mark.few(1)
 def test_n5_a_hub_killed_at_a_step_of_a_landing(yard: Yard, step: str) -> None:
     pen, repo = yard.pen, yard.repo
     yard.agent("amy", a_txt="a\n", file0_txt="amy\n")
@@ -115,6 +116,7 @@ BACK_STEPS = {
         for name in BACK_STEPS
     ],
 )
+@pytest.mark.storm
 def test_n4_the_author_is_told_once_whoever_is_killed(yard: Yard, step: str) -> None:
     pen = yard.pen
     yard.agent("amy", file0_txt="amy\n")

@@ -14,6 +14,7 @@ from tests.worktrees.repos import commit, git
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.storm
 def test_n3_one_branch_lands_by_a_command(yard: Yard) -> None:
     yard.agent("amy", a_txt="a\n")
     old = yard.head()
@@ -32,6 +33,7 @@ def test_n3_one_branch_lands_by_a_command(yard: Yard) -> None:
     assert yard.pen.cli("land", "--list").out == "nothing waits to land\n"
 
 
+@pytest.mark.storm
 def test_n4_a_conflict_goes_back_to_its_author_and_lands_when_it_has_answered(yard: Yard) -> None:
     tree = yard.agent("amy", file0_txt="amy\n")
     commit(yard.repo, "file0.txt", "main\n")
@@ -105,6 +107,7 @@ def test_n4_several_land_together_and_a_bad_one_does_not_hold_up_the_good(yard: 
     assert logs and all("checking" in log.read_text() for log in logs)
 
 
+@pytest.mark.storm
 def test_n4_one_that_conflicts_with_another_is_tried_on_what_that_made(yard: Yard) -> None:
     yard.agent("amy", file0_txt="amy\n")
     yard.agent("bob", file0_txt="bob\n")
@@ -131,6 +134,7 @@ def test_n3_verify_runs_in_a_sandbox_in_a_checkout_of_its_own(yard: Yard) -> Non
     assert "evil" not in git(yard.repo, "branch")
 
 
+@pytest.mark.storm
 def test_n3_verify_has_a_time_out_and_settings_of_the_home_and_the_project(yard: Yard) -> None:
     config = yard.pen.root / "config.yaml"
     config.write_text(
@@ -156,6 +160,7 @@ def test_n3_verify_has_a_time_out_and_settings_of_the_home_and_the_project(yard:
     assert entry["status"]["state"] == "landed"
 
 
+@pytest.mark.storm
 def test_n3_asked_again_it_is_verified_as_before_until_another_command_is_named(
     yard: Yard,
 ) -> None:
@@ -197,6 +202,7 @@ def test_n3_a_checkout_in_the_way_is_an_error_that_names_the_files(yard: Yard) -
     assert git(yard.repo, "status", "--porcelain") == " M file0.txt"
 
 
+@pytest.mark.storm
 def test_n3_where_it_lands_has_to_be_said_where_that_is_not_clear(yard: Yard) -> None:
     pen = yard.pen
     yard.agent("amy", a_txt="a\n")
@@ -263,6 +269,7 @@ def test_n2_no_agent_may_land(yard: Yard) -> None:
         assert code == 403, (method, target)
 
 
+@pytest.mark.storm
 def test_n1_diff_says_what_is_committed_and_what_is_not(yard: Yard) -> None:
     tree = yard.agent("amy", a_txt="a\n", file0_txt="amy\n")
     yard.agent("bob", file0_txt="bob\n")
@@ -330,6 +337,7 @@ def test_n1_finish_lands_and_removes_in_one_step_that_can_be_run_again(yard: Yar
     assert (typo.code, typo.err.splitlines()[0]) == (4, "error: no agent or worktree called ammy")
 
 
+@pytest.mark.storm
 def test_n1_finish_keeps_the_branch_or_drops_it_for_thirty_days(yard: Yard) -> None:
     yard.agent("amy", a_txt="a\n")
     tree = yard.agent("bob", b_txt="b\n")

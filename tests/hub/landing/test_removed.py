@@ -49,6 +49,7 @@ def wait_landed(yard: Yard, id: str) -> None:
     [("finish", "zoe", "--discard"), ("finish", "zoe", "--keep"), ("rm", "zoe")],
     ids=lambda words: words[-1],
 )
+@pytest.mark.few(1)
 def test_n3_what_waits_to_land_is_cancelled_when_its_agent_is_removed(
     yard: Yard, words: tuple[str, ...]
 ) -> None:
@@ -78,6 +79,7 @@ def test_n3_gc_cancels_what_waits_to_land(yard: Yard) -> None:
     assert status_of(yard, id) == BY_TREE
 
 
+@pytest.mark.storm
 def test_n3_a_hub_killed_after_a_removal_leaves_no_entry_to_the_next_of_that_name(
     yard: Yard,
 ) -> None:
@@ -108,6 +110,7 @@ def test_n3_another_worktree_of_that_name_does_not_go_on_with_an_entry(yard: Yar
     assert yard.head() == base
 
 
+@pytest.mark.storm
 def test_n3_work_that_is_dropped_while_it_is_verified_does_not_land(yard: Yard) -> None:
     yard.agent("amy", a_txt="a\n")
     yard.agent("zoe", z_txt="z\n")
@@ -125,6 +128,7 @@ def test_n3_work_that_is_dropped_while_it_is_verified_does_not_land(yard: Yard) 
     assert (yard.repo / "a.txt").exists() and not (yard.repo / "z.txt").exists()
 
 
+@pytest.mark.storm
 def test_n3_a_branch_that_was_kept_and_a_worktree_without_an_agent_land(yard: Yard) -> None:
     """Both are asked for by the person: the one is bound to its branch, the other to itself."""
     yard.agent("zoe", file0_txt="zoe\n")

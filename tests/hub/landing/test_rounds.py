@@ -131,6 +131,7 @@ def listener() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
+@pytest.mark.storm
 def test_n3_verify_has_no_more_than_the_author_of_the_work(a_round: Round) -> None:
     secret = "env: {TOKEN: secret}"
     write_role(a_round.yard.pen, "rich", list(SLEEP), TREE, OPEN, secret)

@@ -114,6 +114,7 @@ def test_m8_a_budget_is_divided_and_never_exceeded(grove: Grove) -> None:
     assert grove.pen.agents()[third]["budget"]["usd"] == pytest.approx((9.0 - 2.25) / 2)
 
 
+@pytest.mark.storm
 def test_m8_a_child_that_is_removed_takes_nothing_of_what_it_spent_with_it(grove: Grove) -> None:
     grove.pen.role("rich", **PROGRAM, may_grant="coder", budget={"tokens": 1000})
     grove.run("lead", role="rich")

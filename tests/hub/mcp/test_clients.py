@@ -101,6 +101,7 @@ def test_m0_the_http_endpoint_takes_the_agents_token(grove: Grove) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.storm
 def test_m0_a_wait_outlives_hubs_that_are_killed_and_nothing_breaks(grove: Grove) -> None:
     grove.run("lead")
     child = grove.spawn("lead", "csv")

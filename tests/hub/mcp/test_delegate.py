@@ -83,6 +83,7 @@ def test_m7_d5_the_end_of_a_task_is_told_once_and_its_conversation_goes_on(grove
     assert grove.call("lead", "wait_for_event", **waited)["kind"] == "timeout"
 
 
+@pytest.mark.storm
 def test_m4_d5_what_an_agent_heard_in_one_task_is_not_told_again_in_the_next(
     grove: Grove,
 ) -> None:
@@ -102,6 +103,7 @@ def test_m4_d5_what_an_agent_heard_in_one_task_is_not_told_again_in_the_next(
     assert told["data"]["task_id"] == later
 
 
+@pytest.mark.storm
 def test_m7_d5_a_task_works_in_no_worktree_but_those_of_its_givers_tasks(grove: Grove) -> None:
     grove.pen.role("giver", **PROGRAM, capabilities=["delegate"], worktree={"enabled": True})
     plant = ["sh", "-c", "cat; echo x > planted.txt"]
@@ -174,6 +176,7 @@ def test_m8_d5_a_task_of_an_agent_or_with_a_budget_gives_no_others(grove: Grove)
     ask_mid()
 
 
+@pytest.mark.storm
 def test_m7_d5_the_next_goal_of_an_agent_knows_nothing_of_the_tasks_of_the_last(
     grove: Grove,
 ) -> None:

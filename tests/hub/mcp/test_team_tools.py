@@ -49,6 +49,7 @@ def test_m5_a_message_that_is_sent_again_is_the_same_one(grove: Grove) -> None:
 @pytest.mark.parametrize(
     ("to", "text", "why"), [("nobody", "x", "nobody"), ("lead", "", "1 to"), ("lead", "\0", "NUL")]
 )
+@pytest.mark.few(1)
 def test_m5_what_cannot_be_sent_is_refused_with_the_reason(
     grove: Grove, to: str, text: str, why: str
 ) -> None:

@@ -241,6 +241,7 @@ def test_g1_new_messages_come_in_pages_and_none_is_left_out(pen: Pen) -> None:
     assert len(pen.cli("inbox").out.splitlines()) == 50
 
 
+@pytest.mark.storm
 def test_read_twice_at_the_same_time_it_is_read_once(pen: Pen) -> None:
     pen.start()
     for _ in range(5):

@@ -55,6 +55,7 @@ def check_new_sam(pen: Pen) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [("rm", "sam"), ("gc", "--older-than", "0s")])
+@pytest.mark.storm
 def test_g2_what_waits_for_a_removed_agent_is_refused_and_the_next_of_its_name_never_gets_it(
     pen: Pen, words: tuple[str, ...]
 ) -> None:
@@ -75,6 +76,7 @@ def test_g2_what_waits_for_a_removed_agent_is_refused_and_the_next_of_its_name_n
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_g2_a_hub_that_dies_between_the_removal_and_its_messages_leaves_them_to_the_next(
     pen: Pen,
 ) -> None:

@@ -190,6 +190,7 @@ def test_q4_nobody_allows_what_the_list_does_not_show(asking: Asking) -> None:
 @pytest.mark.parametrize(
     ("pages", "last", "is_allowed"), [(4, "y", True), (4, "n", False), (1, "q", False)]
 )
+@pytest.mark.few(1)
 def test_q4_at_a_terminal_all_of_it_is_paged_before_it_is_allowed(
     asking: Asking, pages: int, last: str, is_allowed: bool
 ) -> None:
@@ -218,6 +219,7 @@ def test_q4_what_is_no_number_is_refused(asking: Asking, number: str) -> None:
 # ── which ones ──
 
 
+@pytest.mark.storm
 def test_q4_by_numbers_by_agent_all_or_the_only_one(asking: Asking) -> None:
     pen = asking.pen
     pen.run(name="bob")

@@ -148,6 +148,7 @@ def planted_in(directory: Path, mark: Path) -> None:
 
 
 @pytest.mark.parametrize("persons", ["", "mine"])
+@pytest.mark.few(1)
 def test_x5_what_a_sandboxed_agent_plants_in_its_configuration_is_not_run_by_its_reviewer(
     tmp_path: Path, persons: str
 ) -> None:
@@ -449,6 +450,7 @@ def test_q2_a_role_that_cannot_be_read_has_no_reviewer(asking: Asking, program: 
     assert program.notes() == []
 
 
+@pytest.mark.storm
 def test_q2_one_that_is_left_to_the_person_stays_open(pen: Pen, program: Program) -> None:
     """The hook waits all the time, first for the verdict, then for the person."""
     change_hub(pen, "from bullpen.hub.permissions import approvals as it; it.BACK_SECONDS = 0.01")

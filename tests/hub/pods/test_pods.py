@@ -129,6 +129,7 @@ def test_p4_count_makes_numbered_members_on_branches_with_the_prefix(home: Pen, 
     ]
 
 
+@pytest.mark.storm
 def test_w3_session_of_a_pod_names_its_branches(home: Pen, repo: Path) -> None:
     for template, branches in (
         ("team", {"ann": "swarm/worker-17", "ben": ""}),
@@ -605,11 +606,13 @@ def scene() -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("step", quick(LAUNCH_STEPS, "last held"))
+@pytest.mark.storm
 def test_p5_hub_killed_while_it_launches_takes_everything_back(scene: Scene, step: str) -> None:
     killed_and_back(scene, "four", step)
 
 
 @pytest.mark.parametrize("step", quick(UNDO_STEPS, "worktree about to be taken back"))
+@pytest.mark.storm
 def test_p5_hub_killed_while_it_takes_back_goes_on_with_it(scene: Scene, step: str) -> None:
     killed_and_back(scene, "doomed", step)
 
@@ -641,6 +644,7 @@ def wait_taken_back(pen: Pen, run: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_p5_a_launch_is_taken_back_where_it_was_made_whatever_the_settings_say_now() -> None:
     with made_scene() as (pen, repo, before, _shown):
         with deadly_hub(pen, LAUNCH_STEPS["worktrees made"]):
@@ -714,6 +718,7 @@ def test_p5_command_asks_the_next_hub_again(own_scene: Scene) -> None:
     pen.kill_hub()
 
 
+@pytest.mark.storm
 def test_p5_repository_that_is_gone_does_not_keep_the_hub_from_starting() -> None:
     with made_pen() as pen:
         repo = make_repo(pen.root.parent / "repo")

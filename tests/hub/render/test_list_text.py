@@ -189,7 +189,7 @@ RED, BLUE = ["red", "ann"], ["blue", "ben", "cleo"]
 EVERYBODY = ["dot", *BLUE, *RED]
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize(
     ("words", "own", "shown"),
     [

@@ -56,6 +56,7 @@ def subjects(repo: Path, ref: str) -> list[str]:
     return git(repo, "log", "--format=%s", ref, "--").splitlines()
 
 
+@pytest.mark.storm
 def test_x7_a_commit_is_outside_soon_and_everything_at_the_end(pen: Pen, repo: Path) -> None:
     tree = start(pen, repo, OBEY)
     tell(tree, COMMIT.format("one"))
@@ -101,6 +102,7 @@ def test_x7_its_store_is_cleared_after_an_ordinary_life(pen: Pen, repo: Path) ->
     assert git(tree, "status", "--porcelain") == ""
 
 
+@pytest.mark.storm
 def test_x7_a_branch_that_was_renamed_outside_has_its_new_name_in_the_list(
     pen: Pen, repo: Path
 ) -> None:
@@ -125,6 +127,7 @@ def test_x7_a_branch_that_was_renamed_outside_has_its_new_name_in_the_list(
     pen.stop("ines")
 
 
+@pytest.mark.storm
 def test_x7_what_was_committed_while_there_was_no_hub(pen: Pen, repo: Path) -> None:
     tree = start(pen, repo, OBEY, "cleo")
     pen.kill_hub()
@@ -150,6 +153,7 @@ def test_x7_refs_outside_come_in_while_a_plain_command_runs(pen: Pen, repo: Path
     pen.stop("fred")
 
 
+@pytest.mark.storm
 def test_x7_a_hub_that_is_killed_in_the_middle_of_a_bring_over(pen: Pen, repo: Path) -> None:
     tree = start(pen, repo, OBEY, "hal")
     pinned = repo / ".git" / "refs" / "bullpen" / "in" / "hal" / "HEAD"
@@ -167,6 +171,7 @@ def test_x7_a_hub_that_is_killed_in_the_middle_of_a_bring_over(pen: Pen, repo: P
     assert git(tree, "status", "--porcelain", "-uno") == ""
 
 
+@pytest.mark.storm
 def test_x7_list_says_where_it_is_and_the_agent_is_told(pen: Pen, repo: Path) -> None:
     tree = start(pen, repo, OBEY, "dora")
     tell(tree, COMMIT.format("one"))
@@ -220,6 +225,7 @@ def hub_size(pen: Pen) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.storm)])
+@pytest.mark.storm
 def test_x7_one_that_commits_as_fast_as_it_can(pen: Pen, repo: Path, count: int) -> None:
     script = "i=0; while [ $i -lt %d ]; do i=$((i+1)); echo $i >file; git add file;"
     script += " git commit -qm $i; done"

@@ -144,6 +144,7 @@ def test_t1_a_task_from_its_beginning_to_its_end(side: Side) -> None:
         assert (error["final_state"], error["task_id"]) == ("completed", id)
 
 
+@pytest.mark.few(1)
 def test_t5_a_task_that_is_kept_open(side: Side) -> None:
     id = side.give("[[say one]]", keep_open=True)
     assert side.wait(id, "idle")["output"] == "one"
@@ -256,7 +257,7 @@ def test_t9_too_large(side: Side) -> None:
     refused(side.ask("POST", "/task", body), 413, "too_large", again=False)
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 def test_t9_a_call_that_waits_tells_the_failure(side: Side) -> None:
     """In the words of the engine: 401 is for ever, 500 perhaps not, 429 later."""
     tried = "/task?wait_seconds=55"

@@ -262,7 +262,7 @@ def fresh() -> str:
     return f"n-{uuid.uuid4().hex[:8]}"
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("spec", GIVING.values(), ids=GIVING)
 def test_t11_given_task_whose_hub_is_killed_is_done_once(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -275,7 +275,7 @@ def test_t11_given_task_whose_hub_is_killed_is_done_once(crashing: Crashing, spe
     assert crashing.desk.moves(id) == ["queued", "working", "completed"]
 
 
-@pytest.mark.few(2)
+@pytest.mark.storm
 @pytest.mark.parametrize("window", WALLED)
 def test_t11_task_behind_walls_whose_hub_is_killed_is_done_once(
     crashing: Crashing, window: str
@@ -286,6 +286,7 @@ def test_t11_task_behind_walls_whose_hub_is_killed_is_done_once(
     crashing.assert_over(id, name, "completed", "start", "end")
 
 
+@pytest.mark.storm
 def test_t10_history_whose_hub_is_killed_keeps_no_files_of_what_it_forgot(
     crashing: Crashing,
 ) -> None:
@@ -338,7 +339,7 @@ def test_t11_cancel_in_the_queue_whose_hub_is_killed_happens(crashing: Crashing,
     crashing.assert_over(id, name, "cancelled")
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("spec", TIMING_OUT.values(), ids=TIMING_OUT)
 def test_t7_time_out_whose_hub_is_killed_is_one(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -361,7 +362,7 @@ def test_t7_run_that_cannot_be_ended_at_its_time_is_ended_later(crashing: Crashi
     assert crashing.assert_over(id, name, "failed", "start", "ended")["error"]["type"] == "timeout"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("spec", CONTINUING.values(), ids=CONTINUING)
 def test_t5_continued_task_whose_hub_is_killed_goes_on_once(crashing: Crashing, spec: str) -> None:
     first, second = fresh(), fresh()
@@ -390,7 +391,7 @@ def test_t5_ended_task_whose_hub_is_killed_is_over_once(crashing: Crashing, spec
     crashing.assert_over(id, name, "completed", "start", "end")
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize(
     ("words", "spec", "said", "moves"),
     [
@@ -438,7 +439,7 @@ def test_f3_command_whose_hub_is_killed_before_it_answers_has_stopped_the_agent(
         crashing.desk.wait_ready(name)
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("spec", LOADING.values(), ids=LOADING)
 def test_t11_hub_killed_while_it_takes_up_tasks_loses_none(crashing: Crashing, spec: str) -> None:
     running, waiting = fresh(), fresh()
@@ -484,6 +485,7 @@ def test_t11_agents_ready_before_all_tasks_are_taken_up_get_none_twice(crashing:
     assert crashing.desk.moves(id) == ["queued", "queued", "working", "completed"]
 
 
+@pytest.mark.storm
 def test_t11_agents_ready_before_all_tasks_are_taken_up_get_one_each(crashing: Crashing) -> None:
     first, waiting, urgent = fresh(), fresh(), fresh()
     done = [crashing.take("agents", "amy", "task", body=crashing.body(first, "hold"))]

@@ -67,6 +67,7 @@ def test_t9_failures_of_the_api_of_the_real_program(
     assert real.done(real.give("amy", "[[say well again]]"))["output"] == "well again"
 
 
+@pytest.mark.storm
 def test_t9_retries_by_class_each_in_the_history(desk: Desk) -> None:
     desk.program(FLAKY)
     desk.agent("amy", walls=False)
@@ -87,6 +88,7 @@ def test_t9_retries_by_class_each_in_the_history(desk: Desk) -> None:
         assert found["output"] == "attempt 1"
 
 
+@pytest.mark.storm
 def test_t9_retries_come_to_an_end_and_survive_the_hub(desk: Desk) -> None:
     desk.program(FLAKY)
     desk.agent("amy", walls=False, max_retries=2)
@@ -102,6 +104,7 @@ def test_t9_retries_come_to_an_end_and_survive_the_hub(desk: Desk) -> None:
 # ── the program and its holder ──
 
 
+@pytest.mark.storm
 def test_t9_a_program_that_says_nothing_or_nonsense(desk: Desk) -> None:
     desk.program("exec(prompt.rpartition('CODE')[2])")
     desk.agent("amy", walls=False, max_retries=0)
@@ -163,6 +166,7 @@ def test_t9_lost_again_and_again_is_a_failure(desk: Desk) -> None:
 # ── files ──
 
 
+@pytest.mark.storm
 def test_files_that_break_in_the_middle_of_a_task_do_not_hurt_it(desk: Desk) -> None:
     desk.agent("amy", walls=False, keep_open=True)
     task = desk.give("amy", "[[hold one ; say x]]")

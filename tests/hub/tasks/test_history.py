@@ -104,6 +104,7 @@ def test_t10_the_directory_of_a_task_goes_with_its_last_record_unless_it_holds_w
     assert (Path(work["directory"]) / "work").read_text() == "x"
 
 
+@pytest.mark.storm
 def test_t10_rows_of_lists_have_the_beginnings_of_texts(desk: Desk) -> None:
     desk.program("result('y' * (2 << 20))")
     desk.agent("amy", walls=False)
@@ -115,6 +116,7 @@ def test_t10_rows_of_lists_have_the_beginnings_of_texts(desk: Desk) -> None:
     assert len(desk.pen.client().get("history", task["task_id"])["output"]) == 2 << 20
 
 
+@pytest.mark.storm
 def test_t10_commits_and_the_difference_new_files_and_uncommitted_ones(desk: Desk) -> None:
     desk.agent("amy")
     repo = make_repo(desk.pen.root.parent / "shop")
@@ -160,6 +162,7 @@ def test_t10_commits_and_the_difference_new_files_and_uncommitted_ones(desk: Des
     ]
 
 
+@pytest.mark.storm
 def test_t10_a_checkout_in_a_workdir(desk: Desk) -> None:
     desk.agent("amy")
     repo = make_repo(desk.pen.root.parent / "shop")
@@ -180,7 +183,7 @@ def test_t10_a_checkout_in_a_workdir(desk: Desk) -> None:
     assert (complete["changes"], complete["diff"]) == (None, "+old\n")
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("walls", [True, False])
 def test_t10_what_an_agent_does_to_its_repository_runs_nothing_and_holds_nothing_up(
     desk: Desk, walls: bool

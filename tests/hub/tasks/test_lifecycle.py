@@ -33,6 +33,7 @@ def holders_of(root: Path, text: str) -> list[Path]:
     return [path for path, data in read_files(root).items() if text.encode() in data]
 
 
+@pytest.mark.storm
 def test_t1_a_task_is_taken_done_and_shown(any_desk: Desk) -> None:
     any_desk.agent("amy")
     task = any_desk.give("amy", "[[say all good]]")
@@ -58,6 +59,7 @@ def test_t1_tools_work_behind_walls_in_a_directory_of_its_own(any_desk: Desk) ->
     assert found["exit_code"] == 0
 
 
+@pytest.mark.storm
 def test_t2_every_field_is_there_in_every_state(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     task = desk.give("amy", "[[hold one ; say first]]", keep_open=True)
@@ -142,6 +144,7 @@ result(str(len(os.environ["OWN"])))
     assert SECRET not in json.dumps([found, desk.pen.events()])
 
 
+@pytest.mark.storm
 def test_t1_the_same_request_is_one_task_also_after_a_kill(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     request = uuid.uuid4().hex
@@ -221,6 +224,7 @@ def test_t1_what_cannot_be_is_refused_before_it_is_acknowledged(desk: Desk) -> N
     assert not (desk.pen.root / "task-env").exists()
 
 
+@pytest.mark.storm
 def test_t1_the_queue_by_role_labels_priority_and_order(desk: Desk) -> None:
     desk.agent("amy", walls=False, labels={"os": "linux"})
     desk.agent("bob", walls=False, labels={"os": "mac"})
@@ -249,6 +253,7 @@ def test_t1_the_queue_by_role_labels_priority_and_order(desk: Desk) -> None:
     wait_until(lambda: desk.pen.client().get("tasks")["tasks"] == [])
 
 
+@pytest.mark.storm
 def test_t1_a_queued_task_of_a_known_session_waits_for_its_agent(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     desk.agent("bob", walls=False)
@@ -275,6 +280,7 @@ def _conversations(desk: Desk, *tasks: str) -> int:
     return len(found)
 
 
+@pytest.mark.storm
 def test_t1_two_queued_tasks_of_one_new_session_go_to_one_agent(desk: Desk) -> None:
     first = desk.offer("[[say one]]")
     session = desk.task(first)["session_id"]
@@ -298,6 +304,7 @@ def test_t1_a_cancelled_task_of_the_queue_leaves_nothing(desk: Desk) -> None:
     assert (status, body["error"], body["final_state"]) == (409, "already_completed", "cancelled")
 
 
+@pytest.mark.storm
 def test_t1_prompts_of_any_size_and_content(tmp_path: Path) -> None:
     with made_desk(tmp_path) as desk:
         desk.program("result(prompt.rpartition('MARK')[2])")
@@ -309,6 +316,7 @@ def test_t1_prompts_of_any_size_and_content(tmp_path: Path) -> None:
         assert (status, body["error"]) in ((400, "validation_error"), (413, "too_large"))
 
 
+@pytest.mark.storm
 def test_an_agent_that_is_stopped_ends_its_task_and_its_program(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     task = desk.give("amy", "[[say part ; hold one ; say x]]")
@@ -326,6 +334,7 @@ def test_an_agent_that_is_stopped_ends_its_task_and_its_program(desk: Desk) -> N
     assert desk.done(desk.give("amy", "[[say back]]"))["output"] == "back"
 
 
+@pytest.mark.storm
 def test_p7_a_restart_of_the_hub_is_no_work_of_an_idle_agent(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     desk.done(desk.give("amy", "x"))

@@ -20,6 +20,7 @@ def delivered(desk: Desk) -> list[str]:
     return [event["id"] for event in desk.pen.events("amy", "message.delivered")]
 
 
+@pytest.mark.storm
 def test_a_message_comes_in_front_of_the_next_prompt_once(any_desk: Desk) -> None:
     desk = any_desk
     desk.agent("amy")
@@ -49,6 +50,7 @@ def test_a_message_comes_in_front_of_the_next_prompt_once(any_desk: Desk) -> Non
     assert len(delivered(desk)) == 3
 
 
+@pytest.mark.storm
 def test_a_message_to_one_that_works_waits_and_is_not_typed(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     task = desk.give("amy", "[[hold one ; say x]]")

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 NARROW = Settings(discovery=Discovery(port_range="1-1"))
 
 
+@pytest.mark.storm
 def test_c4_two_homes_side_by_side_do_not_mix(tmp_path: Path) -> None:
     """The same names, one machine: each port is its own home's, and so is each token."""
     (tmp_path / "one").mkdir()

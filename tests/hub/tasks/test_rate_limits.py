@@ -55,6 +55,7 @@ def move_limits(desk: Desk, until: float) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_o3_a_task_at_a_limit_waits_in_its_place_and_so_do_all_of_the_account(desk: Desk) -> None:
     desk.program(LIMITED)
     for name in ("amy", "bob"):

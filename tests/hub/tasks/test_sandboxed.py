@@ -63,6 +63,7 @@ def plant(desk: Desk, checkout: Path, *, walls: bool) -> bool:
     return (checkout / "ran").exists()
 
 
+@pytest.mark.storm
 def test_x5_nothing_runs_that_an_agent_planted_in_a_persons_checkout(
     desk: Desk, checkout: Path
 ) -> None:
@@ -74,10 +75,12 @@ def test_x5_nothing_runs_that_an_agent_planted_in_a_persons_checkout(
     assert not (checkout / "ran").exists()
 
 
+@pytest.mark.storm
 def test_x5_without_walls_it_runs(desk: Desk, checkout: Path) -> None:
     assert plant(desk, checkout, walls=False)
 
 
+@pytest.mark.storm
 def test_x2_a_role_may_make_its_own_directory_read_only(desk: Desk, checkout: Path) -> None:
     box = {
         "read_only_paths": [
@@ -91,6 +94,7 @@ def test_x2_a_role_may_make_its_own_directory_read_only(desk: Desk, checkout: Pa
     assert not (checkout / "made").exists()
 
 
+@pytest.mark.storm
 def test_x2_a_repository_that_an_agent_made_stays_its_own(desk: Desk) -> None:
     """Nobody else works in the directory of its session."""
     desk.agent("amy", role={"permissions": {"allow": ["Bash"]}})
@@ -166,6 +170,7 @@ def test_x3_a_wall_that_breaks_while_it_is_built_is_no_way_out(desk: Desk, tmp_p
     assert len(task["runs"]) == 1, "not tried again"
 
 
+@pytest.mark.storm
 def test_x7_links_in_its_git_are_not_in_the_repository_and_its_commit_is(
     desk: Desk, checkout: Path
 ) -> None:

@@ -12,6 +12,7 @@ from tests.hub.tasks.desk import Desk
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.storm
 def test_t4_a_session_goes_on_in_another_task(any_desk: Desk) -> None:
     any_desk.agent("amy")
     script = '[[tool Bash {"command": "echo kept > file"} ; say one]]'
@@ -33,6 +34,7 @@ def test_t4_a_session_goes_on_in_another_task(any_desk: Desk) -> None:
     assert list(Path(other["directory"]).iterdir()) == []
 
 
+@pytest.mark.storm
 def test_t4_a_session_whose_transcript_is_gone_begins_anew_with_a_warning(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     first = desk.over(desk.give("amy", "[[say noted]]"))
@@ -46,6 +48,7 @@ def test_t4_a_session_whose_transcript_is_gone_begins_anew_with_a_warning(desk: 
     assert desk.pen.events("amy", "task.state")[-1]["warnings"] == [warning]
 
 
+@pytest.mark.storm
 def test_t4_sessions_of_nobody_of_others_and_of_no_form(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     desk.agent("bob", walls=False)
@@ -85,6 +88,7 @@ def test_t4_a_session_dir_of_its_own(desk: Desk) -> None:
     assert (place / found["session_id"] / "here").read_text().strip() == found["directory"]
 
 
+@pytest.mark.storm
 def test_clean_up_never_takes_what_tasks_have_left(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     desk.agent("bob", walls=False)
@@ -109,6 +113,7 @@ def test_clean_up_never_takes_what_tasks_have_left(desk: Desk) -> None:
     assert desk.task(other["task_id"])["state"] == "completed"
 
 
+@pytest.mark.storm
 def test_clean_up_leaves_an_agent_that_a_task_waits_for(desk: Desk) -> None:
     desk.agent("bob", walls=False)
     session = desk.done(desk.give("bob", "x"))["session_id"]

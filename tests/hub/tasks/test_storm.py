@@ -296,6 +296,7 @@ def test_t11_task_whose_socket_is_gone_is_cancelled(either: Counting) -> None:
     either.assert_tidy()
 
 
+@pytest.mark.storm
 def test_t7_task_whose_socket_is_gone_times_out(amy: Counting) -> None:
     id = amy.desk.give("amy", "[[count n1 hold]]", timeout_seconds=10)
     wait_until(lambda: amy.journal.of("n1") == ["start"])

@@ -78,6 +78,7 @@ class Follower:
         return [data["text"] for data in self.of("text")]
 
 
+@pytest.mark.storm
 def test_t8_text_tools_and_usage_as_they_happen(any_desk: Desk) -> None:
     any_desk.agent("amy", walls=any_desk.claude.model is not None)
     script = '[[say first ; tool Bash {"command": "echo one"} ; hold one ; say last]]'
@@ -111,6 +112,7 @@ def test_t8_text_tools_and_usage_as_they_happen(any_desk: Desk) -> None:
         assert rest.ids == live.ids[number + 1 :]
 
 
+@pytest.mark.storm
 def test_t8_goes_on_over_a_kill_of_the_hub_without_gap_or_repetition(desk: Desk) -> None:
     desk.program(COUNTING)
     desk.agent("amy", walls=False)

@@ -96,6 +96,7 @@ def test_e2_an_agent_in_a_sandbox_that_could_not_log_in_is_not_started(shared: D
     shared.pen.stop("lone")
 
 
+@pytest.mark.storm
 def test_c3_an_agent_starts_in_stages(office: Desk, tmp_path: Path) -> None:
     gate, port = tmp_path / "gate", office.pen.free_port()
     write_free(office, "amy", port=port)
@@ -211,6 +212,7 @@ def test_c3_a_port_in_use_names_its_owner_and_leaves_nothing(shared: Desk) -> No
     shared.pen.stop("yves")
 
 
+@pytest.mark.storm
 def test_c3_what_is_lost_while_the_hub_is_away_is_an_error(office: Desk) -> None:
     """A port that somebody else has taken; a file that makes no sense any more."""
     amy = task_agent(office, "amy")
@@ -330,6 +332,7 @@ def test_c4_variables_of_the_file_are_the_tasks(shared: Desk) -> None:
     assert (Path(found["directory"]) / "out").read_text() == "w0rd\n"
 
 
+@pytest.mark.storm
 def test_c4_labels_and_role_bring_tasks_from_the_queue(shared: Desk) -> None:
     shared.agent("pia", walls=False, labels={"team": "red"})
     shared.agent("paul", walls=False, labels={"team": "blue"})
@@ -362,6 +365,7 @@ def test_c4_the_sandbox_of_the_file_is_laid_over_the_roles(shared: Desk) -> None
     assert shared.status("quin")["sandbox"] == found["sandbox"]
 
 
+@pytest.mark.storm
 def test_c4_autostart_is_with_the_hub(office: Desk) -> None:
     write_free(office, "auto", autostart=True, env=path_of(office))
     write_free(office, "wrong", autostart=True, prot=1)
@@ -379,6 +383,7 @@ def test_c4_autostart_is_with_the_hub(office: Desk) -> None:
 
 
 @pytest.mark.parametrize("words", [["agent", "stop"], ["stop"]])
+@pytest.mark.storm
 def test_c4_who_was_stopped_by_a_person_stays_stopped_until_somebody_starts_it(
     office: Desk, words: list[str]
 ) -> None:
@@ -567,6 +572,7 @@ def busy(office: Desk, name: str, gate: str, **fields: Any) -> str:
     return task
 
 
+@pytest.mark.storm
 def test_c2_a_task_is_waited_for_and_no_other_is_taken(shared: Desk) -> None:
     anna = task_agent(shared, "anna")
     task = busy(shared, "anna", "anna")
@@ -645,6 +651,7 @@ def test_c2_asked_again_the_later_word_counts(shared: Desk) -> None:
     assert shared.task(task)["state"] == "cancelled"
 
 
+@pytest.mark.storm
 def test_c2_a_stop_ends_a_drain(shared: Desk) -> None:
     task_agent(shared, "fido")
     task = busy(shared, "fido", "fido")
@@ -656,7 +663,7 @@ def test_c2_a_stop_ends_a_drain(shared: Desk) -> None:
     assert shared.done(shared.give("fido", "[[say hi]]"))["output"] == "hi"
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("way", ["shutdown", "stop"])
 def test_c2_of_tasks_given_while_it_leaves_none_is_lost(shared: Desk, way: str) -> None:
     """Acknowledged is done, or cancelled with the agent that is stopped: whoever came too late was
@@ -680,6 +687,7 @@ def test_c2_of_tasks_given_while_it_leaves_none_is_lost(shared: Desk, way: str) 
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.storm
 def test_c2_draining_outlives_the_hub(office: Desk, is_killed: bool) -> None:
     amy = task_agent(office, "amy")
     task = busy(office, "amy", "gate")
@@ -703,7 +711,7 @@ def test_c2_draining_outlives_the_hub(office: Desk, is_killed: bool) -> None:
         amy.at_port.state()
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("force", [True, False])
 def test_c2_a_drain_that_ended_while_the_hub_was_away(office: Desk, force: bool) -> None:
     task_agent(office, "amy")

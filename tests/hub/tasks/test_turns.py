@@ -36,6 +36,7 @@ def when_begun(desk: Desk, task: str) -> float:
 # ── cancelling ──
 
 
+@pytest.mark.storm
 def test_t3_cancel_keeps_what_was_said(any_desk: Desk) -> None:
     any_desk.agent("amy", walls=any_desk.claude.model is not None)
     task = any_desk.give("amy", '[[say so far ; tool Bash {"command": "true"} ; hold one]]')
@@ -62,6 +63,7 @@ def test_t3_cancel_keeps_what_was_said(any_desk: Desk) -> None:
     wait_until(lambda: any_desk.pen.state("amy") == "idle")
 
 
+@pytest.mark.storm
 def test_t3_one_that_does_not_listen_is_killed_after_ten_seconds(desk: Desk) -> None:
     desk.program(STUBBORN)
     desk.agent("amy")
@@ -110,6 +112,7 @@ result("no", is_error=True, terminal_reason="api_error", api_error_status=503)
 # ── turns ──
 
 
+@pytest.mark.storm
 def test_t5_continued_three_times_and_ended(any_desk: Desk) -> None:
     any_desk.agent("amy")
     task = any_desk.give("amy", "[[say one]]", keep_open=True)
@@ -172,6 +175,7 @@ def test_t5_rest_survives_the_hub_and_ends_after_its_time(desk: Desk) -> None:
 # ── what it is told ──
 
 
+@pytest.mark.storm
 def test_t6_instructions_project_and_prompt_in_order_and_once(desk: Desk) -> None:
     desk.agent("amy")
     (desk.pen.root / "projects").mkdir(exist_ok=True)
@@ -240,6 +244,7 @@ def test_t7_time_is_over_and_what_was_said_is_kept(any_desk: Desk) -> None:
     any_desk.claude.release("one")
 
 
+@pytest.mark.storm
 def test_t7_the_task_s_time_the_agent_s_and_the_default(desk: Desk) -> None:
     assert TaskRunSettings().timeout == timedelta(minutes=30)
     desk.agent("amy", walls=False, claude={"timeout": "1s"})
@@ -250,6 +255,7 @@ def test_t7_the_task_s_time_the_agent_s_and_the_default(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.few(1)
 def test_t7_time_goes_on_without_the_hub(desk: Desk, when: str) -> None:
     """Killed before the time is over, or after it told the program to end, and before that did."""
     desk.program("""
@@ -334,6 +340,7 @@ def test_t7_a_clock_that_is_set_ends_no_task_and_spares_none(desk: Desk) -> None
 # ── budgets ──
 
 
+@pytest.mark.storm
 def test_t1_a_budget_of_money_ends_a_run_of_the_real_program(real: Desk) -> None:
     real.agent("amy")
     script = '[[tool Bash {"command": "true"} ; tool Bash {"command": "true"} ; say done]]'
@@ -426,6 +433,7 @@ def test_an_agent_s_own_budget_ends_its_task(desk: Desk) -> None:
     assert desk.over(desk.give("amy", "x"))["error"]["type"] == "budget"
 
 
+@pytest.mark.storm
 def test_t5_the_same_request_is_one_turn_and_one_end(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     task = desk.give("amy", "[[say one]]", keep_open=True)

@@ -54,6 +54,7 @@ def locked(desk: Desk, repo: Path, name: str) -> str | None:
     return worktrees.lock_reason(site_of(desk, repo), name)
 
 
+@pytest.mark.storm
 def test_p7_the_list_has_the_branch_on_which_a_task_agent_works(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     repo = make_repo(desk.pen.root.parent / "shop")
@@ -78,6 +79,7 @@ def test_p7_the_list_has_the_branch_on_which_a_task_agent_works(desk: Desk) -> N
     assert branch() == ""
 
 
+@pytest.mark.storm
 def test_t1_a_worktree_of_a_repository_by_path_and_by_address(desk: Desk) -> None:
     desk.agent("amy")
     repo = make_repo(desk.pen.root.parent / "shop")
@@ -120,6 +122,7 @@ def test_t1_a_worktree_of_a_repository_by_path_and_by_address(desk: Desk) -> Non
     assert len(list((desk.pen.root / "projects").iterdir())) == 1
 
 
+@pytest.mark.storm
 def test_t4_a_session_whose_set_up_failed_goes_on_where_it_was_asked_for(desk: Desk) -> None:
     """In an empty directory its work would be lost, and pass for done."""
     desk.agent("amy", walls=False)
@@ -142,6 +145,7 @@ def test_t4_a_session_whose_set_up_failed_goes_on_where_it_was_asked_for(desk: D
         assert git(place, "symbolic-ref", "--short", "HEAD") == branch
 
 
+@pytest.mark.storm
 def test_t1_a_branch_of_two_repositories_is_two_worktrees(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     repos = [make_repo(desk.pen.root.parent / name) for name in ("shop", "lab")]
@@ -173,6 +177,7 @@ def test_tasks_that_begin_at_once_all_find_the_newest(tmp_path: Path) -> None:
     assert git(tmp_path / "clone", "rev-parse", "origin/main") == newer
 
 
+@pytest.mark.storm
 def test_t3_a_clone_that_takes_for_ever_keeps_neither_the_agent_nor_the_hub(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     projects = desk.pen.root / "projects"
@@ -198,6 +203,7 @@ def test_t3_a_clone_that_takes_for_ever_keeps_neither_the_agent_nor_the_hub(desk
             assert "never retrieved" not in (desk.pen.root / "logs" / "hub.log").read_text()
 
 
+@pytest.mark.storm
 def test_t1_a_project_says_where(desk: Desk) -> None:
     repo = make_repo(desk.pen.root.parent / "shop")
     work = desk.pen.root.parent / "place"
@@ -230,6 +236,7 @@ def test_t1_directories_elsewhere_are_named_in_the_settings(desk: Desk, tmp_path
 
 
 @pytest.mark.parametrize("field", ["workdir", "repo"])
+@pytest.mark.storm
 def test_x5_a_link_that_an_agent_left_does_not_lead_the_next_task_elsewhere(
     desk: Desk, field: str
 ) -> None:
@@ -257,7 +264,7 @@ def test_x5_a_link_that_an_agent_left_does_not_lead_the_next_task_elsewhere(
     assert desk.done(give())["state"] == "completed"
 
 
-@pytest.mark.few(2)
+@pytest.mark.storm
 @pytest.mark.parametrize("how", ["same", "nested", "around", "by link"])
 def test_t12_two_tasks_never_work_in_one_directory(desk: Desk, how: str) -> None:
     desk.program(WORKING)
@@ -370,6 +377,7 @@ def test_t12_nobody_works_there_before_a_run_whose_driver_failed_has_ended(desk:
         assert desk.done(two)["output"] == "alone"
 
 
+@pytest.mark.storm
 def test_t12_a_worktree_is_locked_while_a_task_works_there(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     desk.agent("bob", walls=False)
@@ -396,6 +404,7 @@ def test_t12_a_worktree_is_locked_while_a_task_works_there(desk: Desk) -> None:
     wait_until(lambda: locked(desk, repo, name) is None)
 
 
+@pytest.mark.storm
 def test_t12_a_lock_that_is_left_by_a_killed_hub_is_lifted(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     repo = make_repo(desk.pen.root.parent / "shop")

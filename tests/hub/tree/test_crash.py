@@ -227,6 +227,7 @@ def test_m1_taking_back_that_is_cut_off_is_done_again(step: str) -> None:
 
 
 @pytest.mark.parametrize("step", few(REPORT, "written, not committed"))
+@pytest.mark.storm
 def test_m3_a_report_that_is_cut_off_is_told_once(step: str) -> None:
     with made_grove() as grove:
         grove.run("lead")
@@ -243,6 +244,7 @@ def test_m3_a_report_that_is_cut_off_is_told_once(step: str) -> None:
 
 
 @pytest.mark.parametrize("step", few(WAIT, "about to be answered"))
+@pytest.mark.storm
 def test_m4_an_event_that_was_not_answered_comes_again(step: str) -> None:
     with made_grove() as grove:
         grove.run("lead")

@@ -297,6 +297,7 @@ def test_o1_hostile_names_in_reports_and_metrics(shared_pen: Pen) -> None:
     assert samples["bullpen_events_total"][0][1] >= events
 
 
+@pytest.mark.storm
 def test_o1_what_was_used_is_shown(pen: Pen) -> None:
     day = time.strftime("%Y-%m-%d")
     empty = pen.cli("usage")
@@ -358,6 +359,7 @@ def test_o1_old_days_are_left_out_and_gone_agents_are_not(pen: Pen) -> None:
     assert used(pen, since_seconds=7 * 86400)["amy"]["input"] == 5
 
 
+@pytest.mark.storm
 def test_o1_killed_between_storing_and_answering_it_counts_once(pen: Pen) -> None:
     amy = Reporter(pen, "amy")
     body = metrics(token=[point(100, type="input")], cost=[point(0.5)])
@@ -390,7 +392,7 @@ def test_o1_killed_between_storing_and_answering_it_counts_once(pen: Pen) -> Non
     assert found["tool_seconds"] == pytest.approx(0.1)
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("moment", [before, after])
 @pytest.mark.parametrize("body", [tokens(100), logs(record("api_request", model="m"))])
 def test_o1_dying_before_or_after_it_was_stored_it_counts_once(
@@ -428,6 +430,7 @@ def hook(pen: Pen, name: str, event: str) -> None:
     assert pen.ask("POST", f"/agents/{name}/hooks", {"hook_event_name": event})[0] == 200
 
 
+@pytest.mark.storm
 def test_o2_time_of_work_is_counted_once_across_kills(pen: Pen) -> None:
     Reporter(pen, "amy")
     began = time.time()

@@ -77,6 +77,7 @@ def told(desk: Desk, pod: str) -> str:
     return str(text)
 
 
+@pytest.mark.storm
 def test_p4_what_a_sequence_made_lands_when_the_person_has_allowed_it(desk: Desk) -> None:
     """And the hub is killed while the question waits."""
     two = ("ben", script("two", "say Looks right."))
@@ -128,6 +129,7 @@ def test_n3_an_answer_is_for_one_commit(desk: Desk) -> None:
     assert subjects(repo) == ["Add later.txt", "one", "Start"]
 
 
+@pytest.mark.storm
 def test_n3_a_question_outlives_hubs_however_long_they_take_to_ask_it_again(
     tmp_path: Path,
 ) -> None:
@@ -269,6 +271,7 @@ STEPS = {
         *(pytest.param(step, marks=pytest.mark.storm) for step in STEPS if step != "in the queue"),
     ],
 )
+@pytest.mark.storm
 def test_p4_hub_killed_anywhere_lands_once_and_asks_until_it_is_answered(
     tmp_path: Path, step: str
 ) -> None:

@@ -26,6 +26,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         yield made
 
 
+@pytest.mark.storm
 def test_p4_the_next_goes_on_from_the_branch_and_the_result_of_the_one_before(desk: Desk) -> None:
     """And the hub is killed while the first works, and while the second does."""
     repo = write_pod(
@@ -138,6 +139,7 @@ NEVER_STARTED = ("begun", "first started")
         ),
     ],
 )
+@pytest.mark.storm
 def test_p4_hub_killed_anywhere_gives_each_task_once(tmp_path: Path, step: str) -> None:
     with made_desk(tmp_path) as desk:
         repo = write_pod(desk, "relay", ("ann", script("one", "say A.")), ("ben", script("two")))

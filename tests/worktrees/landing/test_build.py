@@ -126,6 +126,7 @@ def test_n3_what_is_there_already_makes_no_commit(site: Site, repo: Path, strate
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["merge", "squash", "rebase"])
 @pytest.mark.parametrize("first", ["squash", "rebase"])
+@pytest.mark.few(2)
 def test_n3_after_a_squash_only_what_came_later_lands(
     site: Site, repo: Path, first: str, strategy: str
 ) -> None:

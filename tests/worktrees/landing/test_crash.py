@@ -72,6 +72,7 @@ def finish(site: Site) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.storm)])
+@pytest.mark.storm
 def test_n5_a_move_killed_before_any_effect(tmp_path: Path, every: int) -> None:
     moved = deaths = 0
     for step in range(1, MOST_STEPS, every):

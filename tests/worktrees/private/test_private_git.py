@@ -142,6 +142,7 @@ def test_x7_a_child_has_its_branch_for_itself(machine: Machine) -> None:
     assert subjects(machine, f"{PIN}heads/amy.child")[0] == "one"
 
 
+@pytest.mark.storm
 def test_x7_git_outside_is_as_before(machine: Machine) -> None:
     """An index that it had shared made `gc` and `commit` outside fail."""
     machine.shell(COMMIT.format("one") + "echo staged >staged; git add staged; git commit -qm x;"
@@ -161,6 +162,7 @@ def test_x7_git_outside_is_as_before(machine: Machine) -> None:
     assert machine.git("gc", "-q", "--prune=now") != ""
 
 
+@pytest.mark.storm
 def test_x7_what_gc_outside_would_prune_is_pinned(machine: Machine) -> None:
     machine.shell("git checkout -q -b topic;" + COMMIT.format("one") + "echo x >>one; git stash -q")
     machine.bring_over()
@@ -197,6 +199,7 @@ def test_x7_a_sparse_checkout_stays_one(machine: Machine) -> None:
     assert machine.git("show", "amy:big/file") == "big"
 
 
+@pytest.mark.storm
 def test_x7_a_shallow_repository(machine: Machine, tmp_path: Path) -> None:
     for number in range(3):
         machine.git(
@@ -226,6 +229,7 @@ def borrow_objects(machine: Machine) -> None:
     machine.git("prune-packed", "-q")
 
 
+@pytest.mark.storm
 def test_x7_a_repository_that_borrows_its_objects(machine: Machine) -> None:
     borrow_objects(machine)
     said = machine.shell(COMMIT.format("one") + "git log --format=%s; git fsck --no-dangling 2>&1")
@@ -249,6 +253,7 @@ def commit_outside(machine: Machine, ref: str, subject: str) -> str:
     return made
 
 
+@pytest.mark.storm
 def test_x7_refs_outside_come_in_and_what_it_changed_stays_its_own(machine: Machine) -> None:
     machine.shell("git branch -f other $(git commit-tree -m mine HEAD^{tree}); git pack-refs --all;"
                 + COMMIT.format("one"))  # fmt: skip
@@ -273,6 +278,7 @@ def test_x7_settings_outside_come_in(machine: Machine) -> None:
     assert machine.shell("git config remote.origin.url") == "https://example.com/x\n"
 
 
+@pytest.mark.storm
 def test_x7_its_branch_follows_if_it_was_moved_outside_only(machine: Machine) -> None:
     machine.shell(COMMIT.format("one") + "echo mine >>one")
     machine.bring_over()
@@ -286,6 +292,7 @@ def test_x7_its_branch_follows_if_it_was_moved_outside_only(machine: Machine) ->
     assert subjects(machine, "amy") == ["two", "Theirs", "one", "Start"]
 
 
+@pytest.mark.storm
 def test_x7_without_compare_and_swap_a_commit_is_overwritten(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +306,7 @@ def test_x7_without_compare_and_swap_a_commit_is_overwritten(
     assert subjects(machine, "amy") == ["two", "one", "Start"]
 
 
+@pytest.mark.storm
 def test_x7_nobodys_commit_is_overwritten_when_both_have_moved_it(machine: Machine) -> None:
     machine.shell(COMMIT.format("one"))
     machine.bring_over()
@@ -318,6 +326,7 @@ def test_x7_nobodys_commit_is_overwritten_when_both_have_moved_it(machine: Machi
     assert "bullpen/outside" not in machine.shell("git for-each-ref")
 
 
+@pytest.mark.storm
 def test_x7_a_branch_that_was_set_back_outside_stays_there(machine: Machine) -> None:
     start = refs(machine)["refs/heads/amy"]
     machine.shell(COMMIT.format("one"))
@@ -356,6 +365,7 @@ def test_x7_a_sparse_checkout_is_kept(machine: Machine) -> None:
     assert not cleared(machine), "a new one would have all files, and none of them is there"
 
 
+@pytest.mark.storm
 def test_x7_a_branch_that_another_worktree_is_on_does_not_move(machine: Machine) -> None:
     machine.shell("git branch amy.kid")
     machine.bring_over()
@@ -367,6 +377,7 @@ def test_x7_a_branch_that_another_worktree_is_on_does_not_move(machine: Machine)
     assert subjects(machine, f"{PIN}heads/amy.kid")[0] == "one"
 
 
+@pytest.mark.storm
 def test_x7_a_branch_that_was_deleted_outside_is_not_made_again(machine: Machine) -> None:
     machine.shell(COMMIT.format("one"))
     machine.bring_over()
@@ -389,6 +400,7 @@ class _Any:
 ANY = _Any()
 
 
+@pytest.mark.storm
 def test_x7_a_branch_that_was_renamed_outside_is_renamed_inside(machine: Machine) -> None:
     machine.shell(COMMIT.format("one"))
     machine.bring_over()
@@ -407,6 +419,7 @@ def test_x7_a_branch_that_was_renamed_outside_is_renamed_inside(machine: Machine
     assert "refs/heads/amy" not in refs(machine)
 
 
+@pytest.mark.storm
 def test_x7_a_branch_that_was_deleted_outside_goes_inside_if_it_has_no_commit_since(
     machine: Machine,
 ) -> None:
@@ -428,6 +441,7 @@ def test_x7_a_branch_that_was_deleted_outside_goes_inside_if_it_has_no_commit_si
     assert subjects(machine, "amy")[0] == "two"
 
 
+@pytest.mark.storm
 def test_x7_lfs_objects_come_over_by_their_hash(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -449,6 +463,7 @@ def test_x7_lfs_objects_come_over_by_their_hash(
     assert (objects / bad[:2] / bad[2:4] / bad).read_text() == "large"
 
 
+@pytest.mark.storm
 def test_x7_lfs_objects_that_are_too_many_at_once_keep_the_store(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -487,6 +502,7 @@ def with_submodule(machine: Machine) -> None:
     machine.inside(lambda _: submodules.initialise(repo, checkout, "main"))
 
 
+@pytest.mark.storm
 def test_x7_commits_of_submodules_come_over_with_the_commits_that_name_them(
     machine: Machine,
 ) -> None:
@@ -509,6 +525,7 @@ def test_x7_commits_of_submodules_come_over_with_the_commits_that_name_them(
     assert machine.git("log", "--format=%s", cwd=machine.repo / "lib") == "Library\n"
 
 
+@pytest.mark.storm
 def test_x7_a_gitlink_to_a_commit_that_is_nowhere_outside_never_lands(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -542,6 +559,7 @@ def test_x7_a_gitlink_to_a_commit_that_is_nowhere_outside_never_lands(
     assert subjects(machine, "amy")[0] == "Mended"
 
 
+@pytest.mark.storm
 def test_x7_git_outside_works_after_a_submodule_was_made_inside(machine: Machine) -> None:
     machine.shell(
         "git init -q /tmp/new; git -C /tmp/new commit -q --allow-empty -m New;"
@@ -586,6 +604,7 @@ def plant(machine: Machine, info: Path, *, is_link: bool) -> None:
 
 
 @pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.storm
 def test_x7_nothing_of_another_repository_comes_in(machine: Machine, is_link: bool) -> None:
     machine.shell(COMMIT.format("one"))
     plant(machine, machine.store.info, is_link=is_link)
@@ -595,6 +614,7 @@ def test_x7_nothing_of_another_repository_comes_in(machine: Machine, is_link: bo
 
 
 @pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.storm
 def test_x7_without_a_sandbox_it_would(machine: Machine, is_link: bool) -> None:
     machine.shell(COMMIT.format("one"))
     without = plain_store(machine)
@@ -604,6 +624,7 @@ def test_x7_without_a_sandbox_it_would(machine: Machine, is_link: bool) -> None:
 
 
 @pytest.mark.parametrize("is_protected", [True, False])
+@pytest.mark.few(1)
 def test_x7_a_refresh_follows_no_link(machine: Machine, is_protected: bool) -> None:
     """Git by itself follows a link to a directory. To one at `packed-refs.new` it does not write:
     what was overwritten there was so by a plain write from outside."""
@@ -649,6 +670,7 @@ def test_x7_pipes_and_too_much_output_keep_nobody_waiting(
     assert machine.inside(lambda one: len(bringing.look(one).refs)) > 20_000
 
 
+@pytest.mark.storm
 def test_x7_a_pack_that_is_too_large_is_refused_and_told(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -670,6 +692,7 @@ def test_x7_a_pack_that_is_too_large_is_refused_and_told(
     assert subjects(machine, "amy")[0] == "Big"
 
 
+@pytest.mark.storm
 def test_x7_an_object_that_is_not_what_it_is_called_never_gets_out(machine: Machine) -> None:
     machine.shell(COMMIT.format("one") + "echo good >good; git add good; git commit -qm Good")
     blob = machine.shell("git rev-parse HEAD:good").strip()
@@ -710,6 +733,7 @@ def test_x7_one_that_does_not_verify_keeps_no_other_back(machine: Machine) -> No
     assert subjects(machine, f"{PIN}heads/bad")[0] == "bad"
 
 
+@pytest.mark.storm
 def test_x7_a_name_that_became_a_directory_stands_in_nobodys_way(machine: Machine) -> None:
     machine.shell("git checkout -q -b a;" + COMMIT.format("one"))
     machine.bring_over()
@@ -732,6 +756,7 @@ def cleared(machine: Machine) -> bool:
     return machine.inside(lambda inside: clear(machine.store, inside))
 
 
+@pytest.mark.storm
 def test_x7_it_is_cleared_when_nothing_in_it_is_missing_outside(machine: Machine) -> None:
     machine.shell(COMMIT.format("one"))
     assert not cleared(machine)  # not brought over
@@ -760,6 +785,7 @@ def test_x7_it_is_cleared_when_nothing_in_it_is_missing_outside(machine: Machine
         " git mktree --missing); git update-ref refs/heads/l $(git commit-tree -m l $tree)",
     ],
 )
+@pytest.mark.few(2)
 def test_x7_it_stays_while_something_is_in_it_alone(machine: Machine, script: str) -> None:
     machine.shell(COMMIT.format("one"))
     machine.bring_over()
@@ -769,6 +795,7 @@ def test_x7_it_stays_while_something_is_in_it_alone(machine: Machine, script: st
     assert machine.store.exists
 
 
+@pytest.mark.storm
 def test_x7_without_a_look_a_store_is_cleared_too_early(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -782,6 +809,7 @@ def test_x7_without_a_look_a_store_is_cleared_too_early(
     assert machine.shell("git stash list") == ""
 
 
+@pytest.mark.storm
 def test_x7_a_stash_that_was_dropped_keeps_no_worktree(machine: Machine) -> None:
     machine.shell(COMMIT.format("one") + "echo x >>one; git stash -q; echo y >>one; git stash -q")
     machine.bring_over()
@@ -799,6 +827,7 @@ def test_x7_a_stash_that_was_dropped_keeps_no_worktree(machine: Machine) -> None
     assert cleared(machine)
 
 
+@pytest.mark.storm
 def test_x7_it_stays_while_a_sandbox_runs(machine: Machine) -> None:
     child = machine.start(machine.wrap(["sh", "-c", "echo ready; read line"], machine.policy()))
     assert child.stdout is not None
@@ -819,6 +848,7 @@ def test_x7_it_stays_while_a_sandbox_runs(machine: Machine) -> None:
     assert cleared(machine)
 
 
+@pytest.mark.storm
 def test_x7_state_of_before_is_carried_over(machine: Machine) -> None:
     """An agent that an older hub started wrote into the repository's own directories."""
     machine.write("home/worktrees/amy/staged", "staged")
