@@ -212,7 +212,7 @@ def _be_command(
     _become(request, [sys.executable, *words], words)
     how = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
     sys.stdin, sys.stdout = open(0, **how), open(1, "w", **how)  # noqa: SIM115
-    from bullpen.hot.fast import main
+    from bullpen.__main__ import main
 
     _end(main)
 

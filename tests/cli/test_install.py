@@ -61,7 +61,7 @@ def test_setup_mends_a_first_line_that_the_kernel_cannot_read(place: Path, name:
     command = binaries / "bullpen"
     command.write_text(f"#!{binaries}/python\n{ours}")
     text = (PROJECT / "scripts/setup").read_text()
-    block = text[text.index("bin=$(") : text.index("# PYTHONDONTWRITEBYTECODE")]
+    block = text[text.index("bin=$(") : text.index("# By all cores")]
     run("sh", "-eu", "-c", f"venv=$1\n{block}", "sh", place / name)
     first = f"#!{binaries}/python\n" if name == "plain" else through_shell(binaries)
     assert command.read_text() == first + ours

@@ -282,7 +282,7 @@ def test_ctrl_c_is_130_and_quiet(hub: StandIn) -> None:
     # A test runner started in the background ignores SIGINT, and hands that down.
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
-        "from bullpen.hot.fast import main; main()"
+        "from bullpen.__main__ import main; main()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -302,6 +302,7 @@ def test_hot_verbs_import_nothing_heavy(hub: StandIn) -> None:
     assert not loaded & {"click", "json", "socket", "re", "pathlib", "dataclasses", "enum"}
     assert {name for name in loaded if name.startswith("bullpen")} == {
         "bullpen",
+        "bullpen.__main__",
         "bullpen.hot",
         "bullpen.hot.fast",
         "bullpen.hot.find_hub",

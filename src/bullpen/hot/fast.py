@@ -1,9 +1,9 @@
-"""The installed command: runs a few hot verbs itself, all others by `bullpen.cli.main`.
+"""A few hot verbs, done without the whole command line.
 
 A hot verb asks the running hub for finished text and prints it. Nothing heavy is imported (no
 click, os.path, json, socket, re). An unknown option, a doubt about the home, no hub, or any answer
-but the expected one is left to `bullpen.cli.main`, which starts over: so only requests that may be
-made twice belong here.
+but the expected one is left to the whole command line, which starts over: so only requests that may
+be made twice belong here.
 """
 
 import posix
@@ -20,7 +20,7 @@ AS_JSON = "&iso=1"  # times as text, as the whole command line writes them
 
 
 def main() -> None:
-    """Entry point of the installed command."""
+    """Do the process's command and end it, or come back: the whole command line has to do it."""
     if sys.argv[1:2] == ["send"]:
         # Chosen once: if no answer comes, the whole command line sends the same message again.
         sys.argv[2:2] = [f"--id=m-{posix.urandom(6).hex()}"]
@@ -29,12 +29,6 @@ def main() -> None:
     if code is not None:
         # Everything is written; taking the interpreter down would cost a tenth of the whole.
         posix._exit(code)
-    try:
-        from bullpen.cli.main import main as whole
-
-        whole()
-    except KeyboardInterrupt:  # while it was being loaded; later it ends itself
-        posix._exit(130)
 
 
 def run(words: list[str], environ: find_hub.Environment) -> int | None:
