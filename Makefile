@@ -32,7 +32,7 @@ check: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/mypy & types=$$!; $(PY) -m compileall -q src tests && $(PY) -m tests.rewritten --quick && wait $$types
-	$(PY) -m pytest -n 2 -m "not slow and not storm" $(LOOK) $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 3 -m "not slow and not storm" $(LOOK) $(PYTEST_FLAGS)
 
 test: check
 	$(PY) -m tests.rewritten

@@ -25,7 +25,7 @@ from bullpen.fleet.channel import Channel, Head
 from bullpen.fleet.credential import Credential, read_credential
 from bullpen.fleet.server_certificate import trusting
 from bullpen.fleet.subjects import queued, task_key
-from bullpen.fleet.task_records import Asked, Result, Signed, Standing, name_need
+from bullpen.fleet.task_records import Result, Signed, Standing, TaskRecord, name_need
 from bullpen.fleet.task_server import TaskServer
 from bullpen.model.fleet import HostState
 from bullpen.model.task import Completed, Wish
@@ -138,7 +138,7 @@ async def _queued(
     jetstream = bare.jetstream()
 
     async def ours() -> float:
-        asked = Asked(at=time.time(), wish=Wish(prompt="x" * 200))
+        asked = TaskRecord(at=time.time(), wish=Wish(prompt="x" * 200))
         for id in [f"t-{next(numbers)}" for _ in range(count)]:
             await h1.offer(NEED, id, asking.write(queued("h1", NEED, id), asked))
         return await _drained([lambda: _take(h2, taking)] * WORKERS, count)

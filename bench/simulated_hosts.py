@@ -28,7 +28,7 @@ from bullpen.fleet.kept_connection import KeptConnection
 from bullpen.fleet.mail_server import MailServer
 from bullpen.fleet.task_server import TaskServer
 from bullpen.hub.fleet_mail.incoming import PULL_SECONDS
-from bullpen.hub.fleet_tasks.taken import NEEDS_SECONDS
+from bullpen.hub.fleet_tasks.incoming import NEEDS_SECONDS
 from bullpen.model.fleet import HostAgent, HostState
 
 AGENTS = 5  # of each

@@ -11,7 +11,7 @@ from bullpen import __version__
 
 
 @dataclass(frozen=True)
-class Asked:
+class SeenRequest:
     """One request as it came."""
 
     method: str
@@ -20,7 +20,7 @@ class Asked:
     body: bytes
 
 
-Script = Callable[[socket.socket, Asked], None]
+Script = Callable[[socket.socket, SeenRequest], None]
 
 
 def answer(
@@ -43,7 +43,7 @@ class StandIn:
 
     path: Path
     script: Script = field(default_factory=lambda: says(answer(b"text\n")))
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[SeenRequest] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -72,7 +72,7 @@ class StandIn:
             self.script(connection, asked)
 
 
-def read_request(connection: socket.socket) -> Asked:
+def read_request(connection: socket.socket) -> SeenRequest:
     """A whole request, or OSError."""
     data = b""
     while b"\r\n\r\n" not in data:
@@ -86,7 +86,7 @@ def read_request(connection: socket.socket) -> Asked:
     while missing > 0:
         pieces.append(_more(connection))
         missing -= len(pieces[-1])
-    return Asked(method, target, headers, b"".join(pieces))
+    return SeenRequest(method, target, headers, b"".join(pieces))
 
 
 def _more(connection: socket.socket) -> bytes:

@@ -214,6 +214,7 @@ def test_what_came_out_so_far_is_told_after_each_section() -> None:
     assert told == [(3, ["failing", "absent"]), (4, ["absent"]), (5, [])]
 
 
+@pytest.mark.slow
 def test_a_section_that_hangs_is_ended_and_the_others_go_on() -> None:
     def hanging(_short: bool) -> Iterator[Row]:
         yield Row("3", "before it hangs", 1, 1, 1)

@@ -25,6 +25,7 @@ def is_gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("why", ["too long", "not wanted"])
+@pytest.mark.slow
 def test_a_command_that_is_ended_takes_its_children_along(tmp_path: Path, why: str) -> None:
     told = tmp_path / "pid"
     seconds = 2.0 if why == "too long" else 600.0

@@ -45,6 +45,7 @@ def version_raises(monkeypatch: pytest.MonkeyPatch) -> Failing:
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
+@pytest.mark.slow
 def test_help_reads_well(bullpen: Bullpen, flag: str) -> None:
     ran = bullpen(flag)
     assert ran.code == 0

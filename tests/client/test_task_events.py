@@ -7,10 +7,10 @@ import pytest
 from bullpen.client.task_events import READERS, EndEvent, OtherEvent, StateEvent, read_event
 from bullpen.engines.lines import (
     Line,
+    ModelText,
     Partial,
     Retrying,
     RunOutcome,
-    TextSaid,
     TokensSpent,
     ToolDenied,
     ToolUsed,
@@ -20,7 +20,7 @@ from bullpen.hub.tasks.stream import NAMES, describe
 
 LINES: list[Line] = [
     TurnBegun("c-1", ("no server of tools",)),
-    TextSaid("hello", is_line=True),
+    ModelText("hello", is_line=True),
     Partial("hel", is_first=True),
     ToolUsed("Bash", "pytest -x"),
     TokensSpent(18_000, 400, "a"),

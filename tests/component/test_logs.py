@@ -255,6 +255,7 @@ class Loud:
     cuts=st.lists(st.integers(0, 40), max_size=3),
     before=st.text(max_size=10),
 )
+@pytest.mark.slow
 def test_b9_a_registered_secret_never_appears(
     tmp_path: Path, secret: str, cuts: list[int], before: str
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from bullpen.directors import failures
 from bullpen.directors.failures import ActionError, LimitError, Trouble, Verdict, judge
 from bullpen.directors.loop import WHOLE, Loop, request_key
-from bullpen.directors.memory import held
+from bullpen.directors.memory import locked
 from bullpen.errors import BullpenError, Kind
 from tests.directors import replay
 from tests.directors.sample import Copy, CopyRules, copy_loop, make_directories, memory_file
@@ -325,12 +325,12 @@ def test_a_memory_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
 
 def test_one_process_at_a_time_has_a_memory(tmp_path: Path) -> None:
     with (
-        held(tmp_path / "night"),
+        locked(tmp_path / "night"),
         pytest.raises(BullpenError, match="night runs already"),
-        held(tmp_path / "night"),
+        locked(tmp_path / "night"),
     ):
         pass
-    with held(tmp_path / "night"):
+    with locked(tmp_path / "night"):
         pass
 
 

@@ -53,6 +53,7 @@ def test_d1_an_entry_is_added_at_the_end_and_the_rest_stays(file: ScheduleFile) 
     assert "timeout: 20m" in text
 
 
+@pytest.mark.slow
 def test_d1_a_directory_is_meant_as_seen_from_where_it_is_added(tmp_path: Path) -> None:
     """The scheduler stands elsewhere: a relative path would fail at every run."""
     shop = tmp_path / "shop"

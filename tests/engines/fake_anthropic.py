@@ -10,7 +10,14 @@ import time
 import uuid
 from typing import Any
 
-from tests.engines.fake_model import INPUT_TOKENS, OUTPUT_TOKENS, Asked, Entry, FakeModel, Wire
+from tests.engines.fake_model import (
+    INPUT_TOKENS,
+    OUTPUT_TOKENS,
+    Entry,
+    FakeModel,
+    ModelRequest,
+    Wire,
+)
 from tests.engines.fake_model import Writer as BaseWriter
 from tests.engines.script import PLAIN
 
@@ -31,7 +38,7 @@ _COMPACT = "Respond with TEXT ONLY"  # how the request for a summary begins
 class FakeAnthropic(FakeModel):
     """A fake of the Messages API."""
 
-    def write(self, asked: Asked, wire: Wire) -> BaseWriter | None:
+    def write(self, asked: ModelRequest, wire: Wire) -> BaseWriter | None:
         path = asked.path.partition("?")[0]
         if path == "/v1/messages/count_tokens":
             asked.side = True

@@ -8,7 +8,14 @@ import json
 import time
 from typing import Any
 
-from tests.engines.fake_model import INPUT_TOKENS, OUTPUT_TOKENS, Asked, Entry, FakeModel, Wire
+from tests.engines.fake_model import (
+    INPUT_TOKENS,
+    OUTPUT_TOKENS,
+    Entry,
+    FakeModel,
+    ModelRequest,
+    Wire,
+)
 from tests.engines.fake_model import Writer as BaseWriter
 from tests.engines.script import PLAIN
 
@@ -25,7 +32,7 @@ _KINDS = {
 class FakeGemini(FakeModel):
     """A fake of the Gemini API."""
 
-    def write(self, asked: Asked, wire: Wire) -> BaseWriter | None:
+    def write(self, asked: ModelRequest, wire: Wire) -> BaseWriter | None:
         verb = asked.path.partition("?")[0].rpartition(":")[2]
         if verb == "countTokens":
             asked.side = True

@@ -63,7 +63,7 @@ class Entry:
 
 
 @dataclass
-class Asked:
+class ModelRequest:
     """A request as it came. `outcome` is None while it is being answered.
 
     Then: answered, refused, cut (both by the script), dropped (the CLI hung up), unknown (a path
@@ -116,7 +116,7 @@ class FakeModel(ABC):
     """A server on loopback; each request is answered in a thread, as the prompt says."""
 
     def __init__(self) -> None:
-        self.requests: list[Asked] = []
+        self.requests: list[ModelRequest] = []
         self.mistakes: list[str] = []
         self._changed = threading.Condition()
         self._held: Counter[str] = Counter()
@@ -151,7 +151,7 @@ class FakeModel(ABC):
         return f"http://127.0.0.1:{self.port}"
 
     @property
-    def turns(self) -> list[Asked]:
+    def turns(self) -> list[ModelRequest]:
         """The requests for an answer to a prompt: not titles, not summaries."""
         return [asked for asked in self.requests if not asked.side and asked.outcome != "unknown"]
 
@@ -185,7 +185,7 @@ class FakeModel(ABC):
                 raise AssertionError(f"not within {seconds} s; asked: {seen}")
 
     @abstractmethod
-    def write(self, asked: Asked, wire: "Wire") -> Writer | None:
+    def write(self, asked: ModelRequest, wire: "Wire") -> Writer | None:
         """A writer for a request that wants an answer; None when it was answered, or is unknown."""
 
     @abstractmethod
@@ -197,7 +197,7 @@ class FakeModel(ABC):
         del body
         return None
 
-    def _serve(self, asked: Asked, wire: "Wire") -> None:
+    def _serve(self, asked: ModelRequest, wire: "Wire") -> None:
         with self._changed:
             self.requests.append(asked)
             self._changed.notify_all()
@@ -211,7 +211,7 @@ class FakeModel(ABC):
                 asked.outcome = outcome
                 self._changed.notify_all()
 
-    def _answer(self, asked: Asked, wire: "Wire") -> str:
+    def _answer(self, asked: ModelRequest, wire: "Wire") -> str:
         writer = self.write(asked, wire)
         if writer is None:
             if wire.begun:
@@ -232,7 +232,7 @@ class FakeModel(ABC):
         asked.usage = writer.usage  # what it drops itself, Claude does not count
         return outcome
 
-    def _play(self, answer: Answer, asked: Asked, writer: Writer) -> str:
+    def _play(self, answer: Answer, asked: ModelRequest, writer: Writer) -> str:
         seconds = 0.0
         for step in answer:
             match step:
@@ -265,7 +265,7 @@ class FakeModel(ABC):
         writer.finish(any(isinstance(step, Tool) for step in answer))
         return "answered"
 
-    def _due(self, asked: Asked, step: Step, times: int | None) -> bool:
+    def _due(self, asked: ModelRequest, step: Step, times: int | None) -> bool:
         """Whether a step that happens only so many times happens once more, for this prompt."""
         users = [entry for entry in self.read(asked.body) if entry.who == "user"]
         scripts = sum(find_script(entry.text) is not None for entry in users)
@@ -402,7 +402,9 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers.get("content-length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = json.loads(data) if data.startswith(b"{") else data.decode("latin-1")
-        asked = Asked(self.path, {k: v for k, v in headers.items() if k not in _SECRET}, body)
+        asked = ModelRequest(
+            self.path, {k: v for k, v in headers.items() if k not in _SECRET}, body
+        )
         self.server.fake._serve(asked, Wire(self))
 
     do_GET = do_HEAD = do_PUT = do_POST

@@ -9,14 +9,21 @@ import time
 import uuid
 from typing import Any
 
-from tests.engines.fake_model import INPUT_TOKENS, OUTPUT_TOKENS, Asked, Entry, FakeModel, Wire
+from tests.engines.fake_model import (
+    INPUT_TOKENS,
+    OUTPUT_TOKENS,
+    Entry,
+    FakeModel,
+    ModelRequest,
+    Wire,
+)
 from tests.engines.fake_model import Writer as BaseWriter
 
 
 class FakeOpenAI(FakeModel):
     """A fake of the Responses API."""
 
-    def write(self, asked: Asked, wire: Wire) -> BaseWriter | None:
+    def write(self, asked: ModelRequest, wire: Wire) -> BaseWriter | None:
         if asked.path.partition("?")[0] != "/v1/responses" or not isinstance(asked.body, dict):
             return None
         return Writer(wire, asked.body, stream=True)

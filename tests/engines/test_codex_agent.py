@@ -15,7 +15,7 @@ from bullpen.engines import get_engine
 from bullpen.engines.codex.config import make_config
 from bullpen.engines.codex.rules import make_rules
 from bullpen.engines.codex.toml import to_toml
-from bullpen.engines.lines import RunOutcome, TextSaid, ToolUsed, TurnBegun
+from bullpen.engines.lines import ModelText, RunOutcome, ToolUsed, TurnBegun
 from bullpen.errors import BullpenError
 from bullpen.model.role import Role
 from bullpen.model.state import Idle, Working
@@ -442,16 +442,16 @@ def test_e7_a_headless_run_succeeds_uses_a_tool_and_is_continued(headless: Headl
     begun = lines[0]
     assert isinstance(begun, TurnBegun)
     shell = pwd.getpwuid(os.getuid()).pw_shell
-    assert lines[1:3] == [ToolUsed("Bash", f"{shell} -lc 'echo hi'"), TextSaid("done")]
+    assert lines[1:3] == [ToolUsed("Bash", f"{shell} -lc 'echo hi'"), ModelText("done")]
     assert lines[3:] == [RunOutcome("", "", "", input_tokens=200, output_tokens=20)]
     ran, lines = headless.run(headless.start("[[say again]]", begun.conversation))
-    assert (ran.code, lines[0], lines[1]) == (0, begun, TextSaid("again"))
+    assert (ran.code, lines[0], lines[1]) == (0, begun, ModelText("again"))
     assert "heron" in json.dumps(headless.program.model.turns[-1].body)
 
 
 def test_e7_a_long_prompt_is_taken_whole(headless: Headless) -> None:
     ran, lines = headless.run(headless.start("word " * 60_000 + "[[say read]]"))
-    assert (ran.code, lines[1]) == (0, TextSaid("read"))
+    assert (ran.code, lines[1]) == (0, ModelText("read"))
 
 
 @pytest.mark.parametrize(("status", "fault"), [(401, "engine_error"), (429, "rate_limit")])

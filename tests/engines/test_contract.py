@@ -18,8 +18,8 @@ from bullpen.cli.doctor import engines as doctor
 from bullpen.engines import ENGINES, Engine, Prepared, Start
 from bullpen.engines.base import Reader
 from bullpen.engines.lines import (
+    ModelText,
     RunOutcome,
-    TextSaid,
     TokensSpent,
     ToolUsed,
     TurnBegun,
@@ -472,7 +472,7 @@ def test_a_plain_programs_task_is_its_input(given_start: Start) -> None:
     (file,) = prepared.run_files
     assert prepared.run_files[file] == "do ? it"
     assert str(start.run / file) in prepared.argv
-    assert engine.read_line(b"a line\r") == (TextSaid("a line", is_line=True),)
+    assert engine.read_line(b"a line\r") == (ModelText("a line", is_line=True),)
     assert [engine.outcome_of_exit(code, None, "").fault for code in (0, 1)] == ["", "engine_error"]
 
 
@@ -701,10 +701,10 @@ def test_t8_what_an_answer_used_is_counted_once() -> None:
     told = [said for each in lines for said in reader.read(each)]
     assert told == [
         TokensSpent(12, 1, "m1"),
-        TextSaid("hi"),
+        ModelText("hi"),
         ToolUsed("Bash"),
         TokensSpent(12, 3, "m2"),
-        TextSaid("hi"),
+        ModelText("hi"),
     ]
     again = Reader(ENGINES["claude"])  # of another run, or of the same after a restart
     assert again.read(lines[1]) == (TokensSpent(12, 1, "m1"), ToolUsed("Bash"))

@@ -12,7 +12,7 @@ from bullpen.engines import get_engine
 from bullpen.engines.gemini.home import without_comments
 from bullpen.engines.gemini.rules import make_rules
 from bullpen.engines.gemini.settings import make_settings
-from bullpen.engines.lines import RunOutcome, TextSaid, ToolDenied, ToolUsed, TurnBegun
+from bullpen.engines.lines import ModelText, RunOutcome, ToolDenied, ToolUsed, TurnBegun
 from bullpen.errors import BullpenError
 from bullpen.model.role import Role
 from bullpen.model.state import Blocked, Idle, Working
@@ -389,11 +389,11 @@ def test_e7_a_headless_run_succeeds_uses_tools_and_is_continued(headless: Headle
     begun, shell = lines[0], "run_shell_command"
     assert isinstance(begun, TurnBegun)
     used = [ToolUsed(shell, "touch made"), ToolUsed(shell, "touch never")]
-    assert lines[1:5] == [*used, ToolDenied(shell), TextSaid("done")]
+    assert lines[1:5] == [*used, ToolDenied(shell), ModelText("done")]
     assert lines[5:] == [RunOutcome("", "", "", input_tokens=300, output_tokens=30)]
     assert (headless.program.work / "made").exists()
     ran, lines = headless.run(headless.start("[[say again]]", begun.conversation))
-    assert (ran.code, lines[0], lines[1]) == (0, begun, TextSaid("again"))
+    assert (ran.code, lines[0], lines[1]) == (0, begun, ModelText("again"))
     assert "heron" in json.dumps(headless.program.model.turns[-1].body)
 
 

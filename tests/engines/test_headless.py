@@ -17,10 +17,10 @@ from bullpen.engines import get_engine
 from bullpen.engines.base import Prepared, Reader, Start
 from bullpen.engines.lines import (
     Line,
+    ModelText,
     Partial,
     Retrying,
     RunOutcome,
-    TextSaid,
     TokensSpent,
     ToolDenied,
     ToolUsed,
@@ -31,7 +31,7 @@ from bullpen.engines.lines import (
 from bullpen.model.role import Role
 from tests.engines.cli import SECONDS, Claude
 from tests.engines.fake_anthropic import FakeAnthropic, Writer
-from tests.engines.fake_model import Asked, Wire
+from tests.engines.fake_model import ModelRequest, Wire
 from tests.engines.fake_tools import FakeTools
 
 pytestmark = pytest.mark.slow
@@ -163,7 +163,7 @@ def test_e4_a_run_that_goes_well(runs: Runs) -> None:
     assert (outcome.fault, outcome.text) == ("", "all good")
     assert outcome.conversation == run.prepared.conversation
     assert (outcome.input_tokens, outcome.output_tokens) == (100, 10)
-    assert [line.text for line in run.of(TextSaid)] == ["all good"]
+    assert [line.text for line in run.of(ModelText)] == ["all good"]
     assert "".join(line.text for line in run.of(Partial)) == "all good"
     assert [line.is_first for line in run.of(Partial)][:2] == [True, False]
     assert run.of(TurnBegun) == [TurnBegun(run.prepared.conversation, ())]
@@ -180,11 +180,11 @@ def test_t8_usage_is_told_as_it_happens_once_for_each_answer(runs: Runs) -> None
         *(
             ("TurnBegun", ""),
             ("TokensSpent", ""),
-            ("TextSaid", ""),
+            ("ModelText", ""),
             ("ToolUsed", "true"),
             ("ToolUsed", "true"),
         ),
-        *(("TokensSpent", ""), ("TextSaid", "")),
+        *(("TokensSpent", ""), ("ModelText", "")),
     ]
     # How much an answer is in the end is told with the end of the run.
     assert [line.input_tokens for line in run.of(TokensSpent)] == [100, 100]
@@ -306,7 +306,7 @@ def test_t9_an_api_that_does_not_answer_may_do_so_later(
 class NarrowAnthropic(FakeAnthropic):
     """Every prompt is too long for it."""
 
-    def write(self, asked: Asked, wire: Wire) -> Writer:
+    def write(self, asked: ModelRequest, wire: Wire) -> Writer:
         class Refusing(Writer):
             def finish(self, called: bool) -> None:
                 self.refuse(400, "prompt is too long: 210000 tokens > 200000 maximum", {})
@@ -475,7 +475,7 @@ FAILED = RunOutcome("engine_error", "", "")
         ),
         (
             b'{"type":"assistant","message":{"content":[1,{"type":"text","text":3}]}}',
-            (TextSaid(""),),
+            (ModelText(""),),
         ),
         (
             b'{"type":"system","subtype":"api_retry","attempt":"x","retry_delay_ms":null}',

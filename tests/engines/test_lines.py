@@ -9,7 +9,7 @@ import pytest
 from bullpen.engines import engine_of, get_engine, parse
 from bullpen.engines.base import Reader, host_of
 from bullpen.engines.hooks import observe_hook
-from bullpen.engines.lines import Line, RunOutcome, TextSaid, TokensSpent, cost_of_run
+from bullpen.engines.lines import Line, ModelText, RunOutcome, TokensSpent, cost_of_run
 from bullpen.engines.programs import find_program
 from bullpen.engines.versions import RequiredProgram, is_enough, parse_version
 from bullpen.errors import BullpenError, Kind
@@ -103,7 +103,7 @@ def test_a_plain_program_takes_a_prompt_only_as_a_line(tmp_path: Path) -> None:
 
 
 def test_a_plain_programs_lines_are_what_it_says() -> None:
-    assert COMMAND.read_line(b"a\xff\r") == (TextSaid("a\ufffd", is_line=True),)
+    assert COMMAND.read_line(b"a\xff\r") == (ModelText("a\ufffd", is_line=True),)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from bullpen.engines.hooks import refusal
 from bullpen.hub.usage.rate_limits import GO_ON
 from tests.engines.cli import KEY, Claude
 from tests.engines.fake_anthropic import FakeAnthropic, Writer
-from tests.engines.fake_model import Asked, Wire
+from tests.engines.fake_model import ModelRequest, Wire
 from tests.engines.programs import bare_claude
 from tests.engines.team import Agent, Team, made_team
 from tests.hub.pen import made_pen
@@ -257,7 +257,7 @@ class LimitedAccount(FakeAnthropic):
         super().__init__()
         self.reset = int(time.time()) + 7200
 
-    def write(self, asked: Asked, wire: Wire) -> Any:
+    def write(self, asked: ModelRequest, wire: Wire) -> Any:
         found = super().write(asked, wire)
         if isinstance(found, Writer):
             found.refuse = self._refusing(found.refuse)

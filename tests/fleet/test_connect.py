@@ -23,6 +23,7 @@ def open_sockets() -> int:
     return found
 
 
+@pytest.mark.slow
 def test_l5_a_server_that_falls_silent_after_tls_costs_no_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

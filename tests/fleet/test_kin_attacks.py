@@ -14,7 +14,7 @@ import pytest
 from bullpen.fleet.credential import Credential
 from bullpen.fleet.signed import SignedRecords
 from bullpen.fleet.subjects import mail as mail_subject
-from bullpen.model.child_letter import AboutChild, Born, Told
+from bullpen.model.child_letter import AboutChild, Born, ChildUpdate
 from bullpen.model.letter import Letter
 from bullpen.model.parcel import Parcel
 from tests.fleet.kin import WORKTREE
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.slow
 WITHOUT_CHECKS = """
 import sys
 if sys.argv[:1] != ["-c"]:
-    from bullpen.hub.fleet_children.asked import AskedChildren
-    AskedChildren._find = lambda self, _host, id: self._rows.asked.get(id)
+    from bullpen.hub.fleet_children.remote import RemoteChildren
+    RemoteChildren._find = lambda self, _host, id: self._rows.asked.get(id)
 """
 REFUSED = "refused a report of a child that was not started there"
 
@@ -91,9 +91,9 @@ def homes() -> Iterator[Homes]:
         yield Homes(machines)
 
 
-def report(id: str, message: str) -> Told:
+def report(id: str, message: str) -> ChildUpdate:
     data = {"status": "success", "message": message}
-    return Told(id=id, event="child_finished", data=data, key=secrets.token_hex(4))
+    return ChildUpdate(id=id, event="child_finished", data=data, key=secrets.token_hex(4))
 
 
 @pytest.mark.parametrize(("host", "is_heard"), [("h1", False), ("h4", True)])

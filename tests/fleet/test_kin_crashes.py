@@ -12,9 +12,9 @@ from bullpen.fleet.mail_server import MailServer
 from bullpen.fleet.parcels import ParcelConnection
 from bullpen.hot import wire
 from bullpen.hub.agents.remove import Remover
-from bullpen.hub.fleet_children.asked import AskedChildren
+from bullpen.hub.fleet_children.guests import GuestChildren
+from bullpen.hub.fleet_children.remote import RemoteChildren
 from bullpen.hub.fleet_children.rows import ChildRows
-from bullpen.hub.fleet_children.taken import TakenChildren
 from bullpen.hub.messages.letters import Letters
 from bullpen.hub.tree.children import Children
 from bullpen.hub.tree.spawn import Spawner
@@ -36,38 +36,38 @@ PARENT = {
     "added the order, and commits": after(Letters.add),
     "wrote down that it is ordered": after(ChildRows.change_asked),
     "sent the order": after(MailServer.send),
-    "heard that it was started": before(AskedChildren.take_born),
+    "heard that it was started": before(RemoteChildren.take_born),
     "takes that in the transaction": before(Letters.take),
     "took that, and commits": after(Letters.take),
-    "wrote down that it was started": after(AskedChildren.take_born),
-    "heard of its report": before(AskedChildren.take_told),
-    "has its commits": after(AskedChildren._take_commits),
+    "wrote down that it was started": after(RemoteChildren.take_born),
+    "heard of its report": before(RemoteChildren.take_update),
+    "has its commits": after(RemoteChildren._take_commits),
     "takes the report in the transaction": before(Letters.take, 2),
     "took the report, and commits": after(Letters.take, 2),
-    "has its report": after(AskedChildren.take_told),
-    "has its end": after(AskedChildren.take_told, 2),
-    "merged it, and cleans up": before(AskedChildren.merged),
-    "has cleaned up": after(AskedChildren.merged),
+    "has its report": after(RemoteChildren.take_update),
+    "has its end": after(RemoteChildren.take_update, 2),
+    "merged it, and cleans up": before(RemoteChildren.merged),
+    "has cleaned up": after(RemoteChildren.merged),
 }
 CHILD = {
-    "got the order": before(TakenChildren.take_birth),
-    "took the order": after(TakenChildren.take_birth),
+    "got the order": before(GuestChildren.take_birth),
+    "took the order": after(GuestChildren.take_birth),
     "fetched the commit": after(ParcelConnection.fetch_parcel),
     "about to start it": before(Spawner.take_in),
     "started it": after(Spawner.take_in),
     "answers in the transaction": before(Letters.add),
     "answered, and commits": after(Letters.add),
-    "answered": after(TakenChildren._answer),
+    "answered": after(GuestChildren._answer),
     "sent the answer": after(MailServer.send),
     "wrote its report down": after(Children._put),
     "packed its commits": after(ParcelConnection.send_parcel),
     "adds its report to the transaction": before(Letters.add, 2),
     "added its report, and commits": after(Letters.add, 2),
-    "told its report": after(TakenChildren._tell),
+    "told its report": after(GuestChildren._tell),
     "sent its report": after(MailServer.send, 2),
-    "told its end": after(TakenChildren._tell, 2),
-    "heard that it was merged": before(TakenChildren.take_merged),
-    "knows that it was merged": after(TakenChildren.take_merged),
+    "told its end": after(GuestChildren._tell, 2),
+    "heard that it was merged": before(GuestChildren.take_merged),
+    "knows that it was merged": after(GuestChildren.take_merged),
     "about to remove it": before(Remover.remove),
     "removed it": after(Remover.remove),
 }

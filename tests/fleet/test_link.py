@@ -66,6 +66,7 @@ def test_l1_a_list_that_the_server_does_not_give_is_not_taken_for_an_empty_one(
     asyncio.run(act())
 
 
+@pytest.mark.slow
 def test_l1_a_host_to_which_nothing_happens_is_not_forgotten(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +86,7 @@ def test_l1_a_host_to_which_nothing_happens_is_not_forgotten(
     asyncio.run(act())
 
 
+@pytest.mark.slow
 def test_l1_a_beat_that_the_server_does_not_take_costs_no_connection(machines: Machines) -> None:
     async def act() -> None:
         h1 = make_link(machines, "h1")
@@ -142,6 +144,7 @@ def test_l1_of_two_machines_with_one_key_the_second_is_told_and_hears_nothing(
     asyncio.run(act())
 
 
+@pytest.mark.slow
 def test_l1_a_name_is_free_again_after_a_hub_that_was_killed(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

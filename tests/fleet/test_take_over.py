@@ -20,8 +20,8 @@ import sys
 if sys.argv[:1] != ["-c"]:
     from bullpen.fleet import task_server
     task_server.ACK_SECONDS = 3.0
-    from bullpen.hub.fleet_tasks import taken
-    taken.LEASE_SECONDS, taken.RENEW_SECONDS = 8.0, 1.0
+    from bullpen.hub.fleet_tasks import incoming
+    incoming.LEASE_SECONDS, incoming.RENEW_SECONDS = 8.0, 1.0
 """
 
 

@@ -12,11 +12,11 @@ from bullpen.fleet.direct_get import Entry
 from bullpen.fleet.link import cancel_all
 from bullpen.fleet.nkeys import make_seed
 from bullpen.fleet.subjects import queued, task_key
-from bullpen.fleet.task_records import Asked, Result, Signed, Standing, name_need
+from bullpen.fleet.task_records import Result, Signed, Standing, TaskRecord, name_need
 from bullpen.fleet.task_server import LostError
 from bullpen.hub.fleet_tasks.clones import name_clone, name_repository
+from bullpen.hub.fleet_tasks.incoming import IncomingTasks, Work
 from bullpen.hub.fleet_tasks.leases import Lease, LeaseRows
-from bullpen.hub.fleet_tasks.taken import TakenTasks, Work
 from bullpen.hub.store.store import Store
 from bullpen.model.agent import Agent
 from bullpen.model.task import Failed, Wish
@@ -85,7 +85,7 @@ class NothingDone(FreeAgents):
         super().__init__()
         self.cancelled: list[Lease] = []
 
-    async def do(self, lease: Lease, asked: Asked) -> Result:
+    async def do(self, lease: Lease, asked: TaskRecord) -> Result:
         raise RuntimeError("broken")
 
     async def cancel(self, lease: Lease) -> None:
@@ -112,7 +112,7 @@ def test_l3_a_task_that_needs_a_sandbox_is_pulled_only_for_an_agent_in_one(
     server = MemoryServer(*NEEDS)
 
     async def act() -> None:
-        taken = TakenTasks(rows, FreeAgents(tim), {}, server, H2)
+        taken = IncomingTasks(rows, FreeAgents(tim), {}, server, H2)
         running = asyncio.create_task(taken.run())
         await until(lambda: NEEDS[1] in server.pulled)
         await cancel_all(running)
@@ -122,7 +122,7 @@ def test_l3_a_task_that_needs_a_sandbox_is_pulled_only_for_an_agent_in_one(
 
 
 SUBJECT, KEY = queued("h1", NEEDS[1], "t-1"), task_key("h1", "t-1")
-ASKED = Asked(at=1.0, wish=Wish(prompt="tidy up"))
+ASKED = TaskRecord(at=1.0, wish=Wish(prompt="tidy up"))
 
 
 def leased(server: MemoryServer, asked: bytes, epoch: int = 1) -> Lease:
@@ -145,7 +145,7 @@ def test_l3_whatever_goes_wrong_with_a_task_is_its_end_and_no_hub_begins_it_agai
     async def act() -> None:
         lease = leased(server, asker.write(SUBJECT, ASKED))
         await rows.put(lease)
-        running = asyncio.create_task(TakenTasks(rows, local, {}, server, H2).run())
+        running = asyncio.create_task(IncomingTasks(rows, local, {}, server, H2).run())
         await until_true(lambda: is_empty(rows))
         await cancel_all(running)
         assert local.cancelled == [lease]
@@ -180,7 +180,7 @@ def test_l3_a_task_is_not_taken_anew_before_its_end_is_recorded(rows: LeaseRows)
         lease = leased(server, H1.write(SUBJECT, ASKED))
         await rows.put(lease)
         work = Work(lease, revision=1)
-        doing = asyncio.create_task(TakenTasks(rows, NothingDone(), {}, server, H2)._do(work))
+        doing = asyncio.create_task(IncomingTasks(rows, NothingDone(), {}, server, H2)._do(work))
         await server.is_asked.wait()
         assert not work.over.is_set()
         server.may.set()

@@ -12,10 +12,10 @@ import pytest
 from bullpen.fleet import bundles
 from bullpen.fleet.task_records import OLDEST_SECONDS
 from bullpen.fleet.task_server import TaskServer
-from bullpen.hub.fleet_tasks.asked import AskedTasks
+from bullpen.hub.fleet_tasks.incoming import IncomingTasks
 from bullpen.hub.fleet_tasks.leases import LeaseRows
 from bullpen.hub.fleet_tasks.local import LocalTasks
-from bullpen.hub.fleet_tasks.taken import TakenTasks
+from bullpen.hub.fleet_tasks.outgoing import OutgoingTasks
 from bullpen.hub.tasks.queue import TaskQueue
 from bullpen.model.task_moves import end_elsewhere
 from tests.fleet.queues import Queues, made_queues
@@ -205,13 +205,13 @@ def test_l3_one_that_nobody_has_taken_for_a_week_fails_and_says_so(queues: Queue
 TAKER = {
     "about to write the lease down": before(LeaseRows.put),
     "wrote the lease down": after(LeaseRows.put),
-    "leased": after(TakenTasks._renew),
+    "leased": after(IncomingTasks._renew),
     "made the worktree": after(LocalTasks._make_worktree),
     "gave the task": after(TaskQueue.submit),
     "noted the task": after(LeaseRows.put, 2),
     "sent the commits": after(TaskServer.send_parcel),
-    "about to record the end": before(TakenTasks._record),
-    "recorded the end": after(TakenTasks._record),
+    "about to record the end": before(IncomingTasks._record),
+    "recorded the end": after(IncomingTasks._record),
     "forgot the lease": after(LeaseRows.drop),
 }
 ASKER = {
@@ -219,10 +219,10 @@ ASKER = {
     "packed": after(bundles.pack),
     "sent the repository": after(TaskServer.send_parcel),
     "offered": after(TaskServer.offer),
-    "heard of the end": before(AskedTasks._take_end),
+    "heard of the end": before(OutgoingTasks._take_end),
     "took the branch": after(bundles.take_result),
     "about to copy the end": before(end_elsewhere),
-    "copied the end": after(AskedTasks._take_end),
+    "copied the end": after(OutgoingTasks._take_end),
 }
 FEW = ("gave the task", "took the branch")
 

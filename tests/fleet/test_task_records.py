@@ -11,10 +11,10 @@ from bullpen.fleet.nkeys import make_seed
 from bullpen.fleet.subjects import queued, task_key
 from bullpen.fleet.task_records import (
     MOST_BYTES,
-    Asked,
     Result,
     Signed,
     Standing,
+    TaskRecord,
     name_need,
     parse_need,
 )
@@ -25,7 +25,7 @@ AUTHORITY = make_seed()
 H1, H2 = (Signed(issue(AUTHORITY, host, make_seed())) for host in ("h1", "h2"))
 STRANGER = Signed(issue(make_seed(), "h1", make_seed()))
 NEED = name_need("dev", {"gpu": "yes"})
-ASKED = Asked(at=1.0, wish=Wish(prompt="tidy up"), role="dev", labels={"gpu": "yes"})
+ASKED = TaskRecord(at=1.0, wish=Wish(prompt="tidy up"), role="dev", labels={"gpu": "yes"})
 ENDED = Standing(
     kind="ended", epoch=2, by="h2", agent="tim", result=Result(status=Completed(), ended=2.0)
 )

@@ -174,6 +174,7 @@ def test_l3_the_server_lets_nobody_write_for_another(machines: Machines, subject
     ("name", "filter"),
     [("h2", mail_to("h1")), ("h2", f"{MAIL}.>"), ("h2.x", mail_to("h1")), ("h1", mail_to("h2"))],
 )
+@pytest.mark.slow
 def test_l4_the_server_gives_a_host_nobody_elses_letters(
     machines: Machines, name: str, filter: str
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from tests.forge.routes import Asked, Refused, Told
+from tests.forge.routes import ForgeReply, ForgeRequest, Refused
 from tests.forge.world import Comment, Issue, Reaction, World
 
 MERGE_REQUESTS = 1000
@@ -29,8 +29,8 @@ class GitLabRoutes:
         self.branches = branches
         self.commands: list[str] = []  # that somebody's text gave
         self.is_conflicting: Callable[[str, str], bool] = lambda base, branch: False
-        self._table: tuple[tuple[str, str, Callable[[Asked], Told]], ...] = (
-            ("GET", rf"{API}/user", lambda asked: Told(self._person(asked.login))),
+        self._table: tuple[tuple[str, str, Callable[[ForgeRequest], ForgeReply]], ...] = (
+            ("GET", rf"{API}/user", lambda asked: ForgeReply(self._person(asked.login))),
             ("GET", rf"{API}/users", self._users),
             ("GET", PROJECT, self._project),
             ("GET", rf"{PROJECT}/members/all", self._members),
@@ -56,7 +56,7 @@ class GitLabRoutes:
             ),
         )
 
-    def answer(self, login: str, method: str, target: str, body: bytes) -> Told:
+    def answer(self, login: str, method: str, target: str, body: bytes) -> ForgeReply:
         parts = urlsplit(target)
         for verb, pattern, route in self._table:
             found = re.fullmatch(pattern, parts.path)
@@ -67,7 +67,7 @@ class GitLabRoutes:
                 query = dict(parse_qsl(parts.query))
                 with self.world.lock:
                     parsed = json.loads(body) if body else {}
-                    return route(Asked(login, query, parsed, found.groupdict()))
+                    return route(ForgeRequest(login, query, parsed, found.groupdict()))
         raise Refused(404, "404 Not Found")
 
     # ── people and the project ──
@@ -82,14 +82,14 @@ class GitLabRoutes:
             "web_url": f"{self.base}/{login}",
         }
 
-    def _users(self, asked: Asked) -> Told:
+    def _users(self, asked: ForgeRequest) -> ForgeReply:
         wanted = asked.query.get("username")
-        return Told([self._person(who) for who in self.world.people if who == wanted])
+        return ForgeReply([self._person(who) for who in self.world.people if who == wanted])
 
-    def _project(self, asked: Asked) -> Told:
+    def _project(self, asked: ForgeRequest) -> ForgeReply:
         name = self.world.repository
         url = f"{self.base}/{name}"
-        return Told(
+        return ForgeReply(
             {
                 "id": 1,
                 "path_with_namespace": name,
@@ -99,10 +99,10 @@ class GitLabRoutes:
             }
         )
 
-    def _members(self, asked: Asked) -> Told:
+    def _members(self, asked: ForgeRequest) -> ForgeReply:
         part = asked.query.get("query", "")
         people = [(who, LEVELS.get(right)) for who, right in self.world.people.items()]
-        return Told(
+        return ForgeReply(
             [
                 {**self._person(who), "access_level": level, "membership_state": "active"}
                 for who, level in people
@@ -110,13 +110,13 @@ class GitLabRoutes:
             ]
         )
 
-    def _need(self, asked: Asked) -> None:
+    def _need(self, asked: ForgeRequest) -> None:
         if not self.world.can_write(asked.login):
             raise Refused(403, "403 Forbidden")
 
     # ── issues and merge requests ──
 
-    def _find(self, asked: Asked) -> Issue:
+    def _find(self, asked: ForgeRequest) -> Issue:
         is_merge = asked.path["kind"] == "merge_requests"
         number = asked.number - (MERGE_REQUESTS if is_merge else 0)
         issue = self.world.issues.get(number)
@@ -157,10 +157,10 @@ class GitLabRoutes:
             }
         return shape
 
-    def _get(self, asked: Asked) -> Told:
-        return Told(self._shape(self._find(asked)))
+    def _get(self, asked: ForgeRequest) -> ForgeReply:
+        return ForgeReply(self._shape(self._find(asked)))
 
-    def _issues(self, asked: Asked) -> Told:
+    def _issues(self, asked: ForgeRequest) -> ForgeReply:
         state, labels = asked.query.get("state", "all"), asked.query.get("labels", "")
         wanted = set(filter(None, labels.split(",")))
         found = [
@@ -169,14 +169,14 @@ class GitLabRoutes:
             if issue.pull is None and wanted <= set(issue.labels)
             if state in ("all", "opened" if issue.state == "open" else "closed")
         ]
-        return Told(found)
+        return ForgeReply(found)
 
-    def _open_issue(self, asked: Asked) -> Told:
+    def _open_issue(self, asked: ForgeRequest) -> ForgeReply:
         text = asked.body.get("description", "")
         number = self.world.open_issue(asked.login, asked.body["title"], text)
-        return Told(self._shape(self.world.issues[number]), 201)
+        return ForgeReply(self._shape(self.world.issues[number]), 201)
 
-    def _edit(self, asked: Asked) -> Told:
+    def _edit(self, asked: ForgeRequest) -> ForgeReply:
         issue, body = self._find(asked), asked.body
         self._need(asked)
         if "description" in body:
@@ -190,14 +190,14 @@ class GitLabRoutes:
             if name not in issue.labels:
                 issue.labels.append(name)
         self.world.touch(issue.number)
-        return Told(self._shape(issue))
+        return ForgeReply(self._shape(issue))
 
-    def _merge_requests(self, asked: Asked) -> Told:
+    def _merge_requests(self, asked: ForgeRequest) -> ForgeReply:
         wanted = asked.query.get("source_branch")
         found = [issue for issue in self.world.pulls if issue.pull and issue.pull.branch == wanted]
-        return Told([self._shape(issue) for issue in reversed(found)])
+        return ForgeReply([self._shape(issue) for issue in reversed(found)])
 
-    def _open_merge_request(self, asked: Asked) -> Told:
+    def _open_merge_request(self, asked: ForgeRequest) -> ForgeReply:
         body, branches = asked.body, self.branches()
         self._need(asked)
         source, target = body["source_branch"], body["target_branch"]
@@ -209,11 +209,11 @@ class GitLabRoutes:
         self._obey(text)
         draft = title.startswith("Draft: ")
         number = self.world.open_pull(asked.login, title, text, source, target, draft)
-        return Told(self._shape(self.world.issues[number]), 201)
+        return ForgeReply(self._shape(self.world.issues[number]), 201)
 
-    def _statuses(self, asked: Asked) -> Told:
+    def _statuses(self, asked: ForgeRequest) -> ForgeReply:
         sha = asked.path["sha"]
-        return Told(
+        return ForgeReply(
             [
                 {
                     "id": each.id,
@@ -228,15 +228,15 @@ class GitLabRoutes:
             ]
         )
 
-    def _trace(self, asked: Asked) -> Told:
+    def _trace(self, asked: ForgeRequest) -> ForgeReply:
         log = self.world.find_log(asked.number)
         if log is None:
             raise Refused(404, "404 Not Found")
-        return Told(log)
+        return ForgeReply(log)
 
     # ── notes and emoji ──
 
-    def _notes(self, asked: Asked) -> Told:
+    def _notes(self, asked: ForgeRequest) -> ForgeReply:
         issue = self._find(asked)
         at_lines = [each for review in issue.reviews for each in review.lines]
         said = sorted([*issue.comments, *at_lines], key=lambda each: each.id)
@@ -246,12 +246,14 @@ class GitLabRoutes:
             {**self._note_shape(Comment(1, who, f"assigned to @{who}", issue.when)), "system": True}
             for who in issue.assignees
         ]
-        return Told([*system, *notes])
+        return ForgeReply([*system, *notes])
 
-    def _note(self, asked: Asked) -> Told:
+    def _note(self, asked: ForgeRequest) -> ForgeReply:
         issue, text = self._find(asked), asked.body["body"]
         self._obey(text)
-        return Told(self._note_shape(self.world.comment(issue.number, asked.login, text)), 201)
+        return ForgeReply(
+            self._note_shape(self.world.comment(issue.number, asked.login, text)), 201
+        )
 
     def _obey(self, text: str) -> None:
         """GitLab deletes carriage returns before it looks for commands."""
@@ -276,15 +278,15 @@ class GitLabRoutes:
             "updated_at": comment.when,
         }
 
-    def _emojis(self, asked: Asked) -> Told:
-        return Told([self._emoji(each) for each in self._find(asked).reactions])
+    def _emojis(self, asked: ForgeRequest) -> ForgeReply:
+        return ForgeReply([self._emoji(each) for each in self._find(asked).reactions])
 
-    def _award(self, asked: Asked) -> Told:
+    def _award(self, asked: ForgeRequest) -> ForgeReply:
         issue = self._find(asked)
         made, is_new = self.world.react(issue.number, asked.login, asked.body["name"])
         if not is_new:
             raise Refused(404, "404 Award Emoji Name has already been taken Not Found")
-        return Told(self._emoji(made), 201)
+        return ForgeReply(self._emoji(made), 201)
 
     def _emoji(self, reaction: Reaction) -> dict[str, Any]:
         return {

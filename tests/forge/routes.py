@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Asked:
+class ForgeRequest:
     """One request, taken apart. `login`: whose token it has."""
 
     login: str
@@ -40,7 +40,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Told:
+class ForgeReply:
     """One answer; a list is cut into pages by the server."""
 
     body: Any
@@ -56,7 +56,7 @@ class Routes:
         self.base = base
         self.branches = branches
         self.is_conflicting: Callable[[str, str], bool] = lambda base, branch: False
-        self._table: tuple[tuple[str, str, Callable[[Asked], Told]], ...] = (
+        self._table: tuple[tuple[str, str, Callable[[ForgeRequest], ForgeReply]], ...] = (
             ("GET", r"/user", self._user),
             ("GET", REPO, self._repository),
             ("GET", rf"{REPO}/collaborators/(?P<who>[^/]+)/permission", self._permission),
@@ -80,7 +80,7 @@ class Routes:
             ("GET", rf"{REPO}/actions/jobs/(?P<number>\d+)/logs", self._log),
         )
 
-    def answer(self, login: str, method: str, target: str, body: bytes) -> Told:
+    def answer(self, login: str, method: str, target: str, body: bytes) -> ForgeReply:
         parts = urlsplit(target)
         for verb, pattern, route in self._table:
             found = re.fullmatch(pattern, parts.path)
@@ -90,28 +90,28 @@ class Routes:
                 query = dict(parse_qsl(parts.query))
                 with self.world.lock:
                     parsed = json.loads(body) if body else {}
-                    return route(Asked(login, query, parsed, found.groupdict()))
+                    return route(ForgeRequest(login, query, parsed, found.groupdict()))
         raise Refused(404, "Not Found")
 
     # ── people and the repository ──
 
-    def _user(self, asked: Asked) -> Told:
-        return Told(shapes.whole_user(self._person(asked.login), "2026-01-01T00:00:00Z"))
+    def _user(self, asked: ForgeRequest) -> ForgeReply:
+        return ForgeReply(shapes.whole_user(self._person(asked.login), "2026-01-01T00:00:00Z"))
 
-    def _repository(self, asked: Asked) -> Told:
-        return Told(self._repo())
+    def _repository(self, asked: ForgeRequest) -> ForgeReply:
+        return ForgeReply(self._repo())
 
-    def _permission(self, asked: Asked) -> Told:
+    def _permission(self, asked: ForgeRequest) -> ForgeReply:
         self._need_write(asked)  # of others only who may push is told
         who = asked.path["who"]
         if who not in self.world.people:
             raise Refused(404, f"{who} is not a user")
         permission = PERMISSIONS.get(self.world.people[who], "none")
-        return Told(
+        return ForgeReply(
             {"permission": permission, "role_name": permission, "user": self._collaborator(who)}
         )
 
-    def _need_write(self, asked: Asked) -> None:
+    def _need_write(self, asked: ForgeRequest) -> None:
         if not self.world.can_write(asked.login):
             raise Refused(403, "Must have push access to view collaborator permission.")
 
@@ -132,7 +132,7 @@ class Routes:
 
     # ── issues ──
 
-    def _issues(self, asked: Asked) -> Told:
+    def _issues(self, asked: ForgeRequest) -> ForgeReply:
         state, labels = asked.query.get("state", "open"), asked.query.get("labels", "")
         wanted = set(filter(None, labels.split(",")))
         issues = [
@@ -141,35 +141,35 @@ class Routes:
             if state in (issue.state, "all") and wanted <= set(issue.labels)
             if asked.query.get("creator", issue.author) == issue.author
         ]
-        return Told(issues)
+        return ForgeReply(issues)
 
-    def _find(self, asked: Asked) -> Issue:
+    def _find(self, asked: ForgeRequest) -> Issue:
         issue = self.world.issues.get(asked.number)
         if issue is None:
             raise Refused(404, "Not Found")
         return issue
 
-    def _get_issue(self, asked: Asked) -> Told:
-        return Told(self._issue(self._find(asked)))
+    def _get_issue(self, asked: ForgeRequest) -> ForgeReply:
+        return ForgeReply(self._issue(self._find(asked)))
 
-    def _open_issue(self, asked: Asked) -> Told:
+    def _open_issue(self, asked: ForgeRequest) -> ForgeReply:
         title = asked.body.get("title")
         if not title:
             raise Refused(422, "Validation Failed")
         number = self.world.open_issue(asked.login, str(title), asked.body.get("body") or "")
         if self.world.can_write(asked.login):
             self.world.issues[number].labels = list(asked.body.get("labels", []))
-        return Told(self._issue(self.world.issues[number]), 201)
+        return ForgeReply(self._issue(self.world.issues[number]), 201)
 
-    def _edit_issue(self, asked: Asked) -> Told:
+    def _edit_issue(self, asked: ForgeRequest) -> ForgeReply:
         issue = self._find(asked)
         if asked.login != issue.author:
             self._need_write(asked)
         kept = {name: asked.body[name] for name in ("title", "body", "state") if name in asked.body}
         self.world.edit(issue.number, **kept)
-        return Told(self._issue(issue))
+        return ForgeReply(self._issue(issue))
 
-    def _assign(self, asked: Asked) -> Told:
+    def _assign(self, asked: ForgeRequest) -> ForgeReply:
         issue = self._find(asked)
         if self.world.can_write(asked.login):  # else GitHub ignores it without a word
             issue.assignees.extend(
@@ -178,38 +178,38 @@ class Routes:
                 if self.world.can_write(who) and who not in issue.assignees
             )
             self.world.touch(issue.number)
-        return Told(self._issue(issue), 201)
+        return ForgeReply(self._issue(issue), 201)
 
-    def _label(self, asked: Asked) -> Told:
+    def _label(self, asked: ForgeRequest) -> ForgeReply:
         issue = self._find(asked)
         self._need_write(asked)
         issue.labels.extend(name for name in asked.body["labels"] if name not in issue.labels)
         self.world.touch(issue.number)
-        return Told([shapes.label(self._url, name) for name in issue.labels])
+        return ForgeReply([shapes.label(self._url, name) for name in issue.labels])
 
-    def _comments(self, asked: Asked) -> Told:
+    def _comments(self, asked: ForgeRequest) -> ForgeReply:
         issue = self._find(asked)
-        return Told([self._comment_shape(issue, each) for each in issue.comments])
+        return ForgeReply([self._comment_shape(issue, each) for each in issue.comments])
 
-    def _comment(self, asked: Asked) -> Told:
+    def _comment(self, asked: ForgeRequest) -> ForgeReply:
         issue, text = self._find(asked), asked.body.get("body", "")
         if not text or len(text) > 65536:
             raise Refused(422, "body is too long (maximum is 65536 characters)")
-        return Told(
+        return ForgeReply(
             self._comment_shape(issue, self.world.comment(issue.number, asked.login, text)), 201
         )
 
-    def _reactions(self, asked: Asked) -> Told:
+    def _reactions(self, asked: ForgeRequest) -> ForgeReply:
         issue = self._find(asked)
         wanted = asked.query.get("content")
-        return Told(
+        return ForgeReply(
             [self._reaction(e) for e in issue.reactions if wanted is None or e.content == wanted]
         )
 
-    def _react(self, asked: Asked) -> Told:
+    def _react(self, asked: ForgeRequest) -> ForgeReply:
         issue = self._find(asked)
         made, is_new = self.world.react(issue.number, asked.login, asked.body["content"])
-        return Told(self._reaction(made), 201 if is_new else 200)
+        return ForgeReply(self._reaction(made), 201 if is_new else 200)
 
     def _issue(self, issue: Issue) -> dict[str, Any]:
         url = f"{self._url}/issues/{issue.number}"
@@ -272,7 +272,7 @@ class Routes:
 
     # ── pulls ──
 
-    def _pulls(self, asked: Asked) -> Told:
+    def _pulls(self, asked: ForgeRequest) -> ForgeReply:
         state, head = asked.query.get("state", "open"), asked.query.get("head")
         owner = self.world.repository.partition("/")[0]
         pulls = [
@@ -281,9 +281,9 @@ class Routes:
             if issue.pull and state in (issue.state, "all")
             if head is None or head == f"{owner}:{issue.pull.branch}"
         ]
-        return Told(pulls)
+        return ForgeReply(pulls)
 
-    def _get_pull(self, asked: Asked) -> Told:
+    def _get_pull(self, asked: ForgeRequest) -> ForgeReply:
         issue = self._find(asked)
         if issue.pull is None:
             raise Refused(404, "Not Found")
@@ -303,11 +303,11 @@ class Routes:
             "maintainer_can_modify": False,
             "merged_by": None,
         }
-        return Told({**self._pull(issue), **more})
+        return ForgeReply({**self._pull(issue), **more})
 
-    def _reviews(self, asked: Asked) -> Told:
+    def _reviews(self, asked: ForgeRequest) -> ForgeReply:
         issue = self._find(asked)
-        return Told([self._review(issue, each) for each in issue.reviews])
+        return ForgeReply([self._review(issue, each) for each in issue.reviews])
 
     def _review(self, issue: Issue, review: Review) -> dict[str, Any]:
         return {
@@ -330,9 +330,9 @@ class Routes:
             "author_association": "NONE",
         }
 
-    def _line_comments(self, asked: Asked) -> Told:
+    def _line_comments(self, asked: ForgeRequest) -> ForgeReply:
         issue = self._find(asked)
-        return Told(
+        return ForgeReply(
             [
                 {
                     **self._said(issue, each.id, each.author, each.body),
@@ -353,14 +353,14 @@ class Routes:
 
     # ── checks ──
 
-    def _check_runs(self, asked: Asked) -> Told:
+    def _check_runs(self, asked: ForgeRequest) -> ForgeReply:
         sha = asked.path["sha"]
         runs = [
             self._check_run(sha, each)
             for each in self.world.checks.get(sha, [])
             if not each.is_status
         ]
-        return Told({"total_count": len(runs), "check_runs": runs})
+        return ForgeReply({"total_count": len(runs), "check_runs": runs})
 
     def _check_run(self, sha: str, check: Check) -> dict[str, Any]:
         url = f"{self._url}/check-runs/{check.id}"
@@ -400,7 +400,7 @@ class Routes:
             "pull_requests": [],
         }
 
-    def _statuses(self, asked: Asked) -> Told:
+    def _statuses(self, asked: ForgeRequest) -> ForgeReply:
         sha = asked.path["sha"]
         url = f"{self._url}/commits/{sha}"
         statuses = [
@@ -419,7 +419,7 @@ class Routes:
             for each in self.world.checks.get(sha, [])
             if each.is_status
         ]
-        return Told(
+        return ForgeReply(
             {
                 "state": "pending",
                 "sha": sha,
@@ -431,13 +431,13 @@ class Routes:
             }
         )
 
-    def _log(self, asked: Asked) -> Told:
+    def _log(self, asked: ForgeRequest) -> ForgeReply:
         """As on GitHub: kept elsewhere."""
         if self.world.find_log(asked.number) is None:
             raise Refused(404, "Not Found")
-        return Told(None, 302, {"Location": f"{self.base}/elsewhere/{asked.number}"})
+        return ForgeReply(None, 302, {"Location": f"{self.base}/elsewhere/{asked.number}"})
 
-    def _open_pull(self, asked: Asked) -> Told:
+    def _open_pull(self, asked: ForgeRequest) -> ForgeReply:
         body, branches = asked.body, self.branches()
         if not self.world.can_write(asked.login):
             raise Refused(404, "Not Found")
@@ -449,8 +449,8 @@ class Routes:
         number = self.world.open_pull(
             asked.login, body["title"], body.get("body") or "", head, base, body.get("draft", False)
         )
-        created = self._get_pull(Asked(asked.login, {}, {}, {"number": str(number)}))
-        return Told(created.body, 201)
+        created = self._get_pull(ForgeRequest(asked.login, {}, {}, {"number": str(number)}))
+        return ForgeReply(created.body, 201)
 
     def _pull(self, issue: Issue) -> dict[str, Any]:
         assert issue.pull is not None

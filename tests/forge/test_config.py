@@ -168,6 +168,7 @@ def test_d1_prompts_speak_as_the_forge_does() -> None:
     )
 
 
+@pytest.mark.slow
 def test_d2_a_new_token_makes_the_director_look_at_once(tmp_path: Path) -> None:
     home = Home(tmp_path)
     config = ForgeConfig(type="github", repo="acme/shop", role="coder")

@@ -21,8 +21,8 @@ from bullpen.home.paths import (
     filesystem_of,
     find_home,
     is_unfit,
+    remove_stale_sockets,
     short_sockets,
-    sweep_short_sockets,
 )
 from tests.commands import Ran
 from tests.homes import accept, marked
@@ -382,10 +382,10 @@ def test_h1_the_short_path_goes_with_its_home_and_no_other(tmp_path: Path) -> No
     odd = temp / f"bullpen-{os.getuid()}-odd"
     odd.symlink_to(tmp_path)
     shutil.rmtree(goes.root)
-    sweep_short_sockets(temp)
+    remove_stale_sockets(temp)
     assert sorted(temp.iterdir()) == sorted([odd, short_sockets(stays, temp).parent])
     shutil.rmtree(stays.sockets)  # of a home that is there they are made again
-    sweep_short_sockets(temp)
+    remove_stale_sockets(temp)
     assert len(list(temp.iterdir())) == 2
 
 

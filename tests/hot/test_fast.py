@@ -188,6 +188,7 @@ def test_any_answer_but_200_is_left_to_the_command_line(
     assert capfdbinary.readouterr() == (b"", b"")
 
 
+@pytest.mark.slow
 def test_slow_hub_is_left_to_the_command_line(
     hub: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

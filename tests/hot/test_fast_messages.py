@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bullpen import __version__
 from bullpen.hot import fast
 from tests.commands import BULLPEN, Ran
-from tests.standin import Asked, StandIn, answer, says
+from tests.standin import SeenRequest, StandIn, answer, says
 
 pytestmark = pytest.mark.slow
 
@@ -162,7 +162,7 @@ def test_g1_of_a_pod_those_that_failed_are_named_and_the_others_get_it(
     members = [{"name": name, "running": name != "gone"} for name in ("amy", "bob", "gone", "me")]
     problem = {"error": "conflict", "message": "too many wait", "details": {"hint": "look"}}
 
-    def script(connection: object, asked: Asked) -> None:
+    def script(connection: object, asked: SeenRequest) -> None:
         if asked.method == "GET":
             reply = answer(json.dumps({"agents": members}).encode())
         elif "/amy/" in asked.target:

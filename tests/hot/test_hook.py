@@ -22,7 +22,7 @@ from bullpen.cli.commands.hook import command
 from bullpen.hot import hook
 from bullpen.hot.hook_line import hook_line
 from tests.commands import BULLPEN, Ran
-from tests.standin import Asked, StandIn, answer, says
+from tests.standin import SeenRequest, StandIn, answer, says
 
 ROOT = str(Path(package.__file__).parents[1])
 EVENT = b'{"hook_event_name": "Stop", "text": "a\\nb"}'
@@ -359,7 +359,7 @@ def test_many_at_once_keep_every_event_whole(place: Path) -> None:
 def test_hub_killed_while_it_reads_keeps_the_event(
     place: Path, hub: StandIn, run_hook: Hook
 ) -> None:
-    def die(connection: socket.socket, _: Asked) -> None:
+    def die(connection: socket.socket, _: SeenRequest) -> None:
         connection.close()
 
     hub.script = die

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bullpen.hot import hook, permission
-from tests.standin import Asked, StandIn, answer
+from tests.standin import SeenRequest, StandIn, answer
 
 
 def test_q2_nothing_ends_it_once_it_has_its_answer(
@@ -17,7 +17,7 @@ def test_q2_nothing_ends_it_once_it_has_its_answer(
     beside the decision."""
     waiting = []
 
-    def decide(connection: socket.socket, _: Asked) -> None:
+    def decide(connection: socket.socket, _: SeenRequest) -> None:
         waiting.append(signal.getitimer(signal.ITIMER_REAL))
         connection.sendall(answer(b"allowed"))
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bullpen.hot import wire
-from tests.standin import Asked, StandIn, answer, read_request, says
+from tests.standin import SeenRequest, StandIn, answer, read_request, says
 from tests.waiting import wait_until
 
 
@@ -81,7 +81,7 @@ def test_path_may_be_bytes(hub: StandIn) -> None:
 def test_answers_in_any_framing_and_any_pieces(
     hub: StandIn, sent: bytes, body: bytes, size: int
 ) -> None:
-    def drip(connection: socket.socket, _: Asked) -> None:
+    def drip(connection: socket.socket, _: SeenRequest) -> None:
         for start in range(0, len(sent), size):
             connection.sendall(sent[start : start + size])
 
@@ -101,7 +101,7 @@ def test_any_split_of_any_body_is_the_same_body(
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
     hub = StandIn(place / "split.sock")
 
-    def send(connection: socket.socket, _: Asked) -> None:
+    def send(connection: socket.socket, _: SeenRequest) -> None:
         for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
             connection.sendall(whole[start:end])
 
@@ -184,7 +184,7 @@ def test_silent_hub_is_named_slow(hub: StandIn, timeout: float) -> None:
 def test_the_limit_is_for_the_whole_answer_not_for_each_byte(hub: StandIn) -> None:
     released = threading.Event()
 
-    def drip(connection: socket.socket, _: Asked) -> None:
+    def drip(connection: socket.socket, _: SeenRequest) -> None:
         for byte in answer(b"x" * 100_000):
             connection.sendall(bytes([byte]))
             if released.wait(0.005):
@@ -274,7 +274,7 @@ def test_quoting_is_what_the_library_does(text: str) -> None:
 def test_stream_hands_over_each_piece_as_it_comes(hub: StandIn) -> None:
     seen = [threading.Event() for _ in range(3)]
 
-    def serve(connection: socket.socket, _: Asked) -> None:
+    def serve(connection: socket.socket, _: SeenRequest) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
         for event in seen:
             connection.sendall(b"2\r\nab\r\n")
@@ -307,7 +307,7 @@ def test_stream_allows_silence_up_to_its_limit_and_no_more(hub: StandIn) -> None
 
         def serve(
             connection: socket.socket,
-            _: Asked,
+            _: SeenRequest,
             limit: float = limit,
             over: threading.Event = over,
         ) -> None:
@@ -331,7 +331,7 @@ def test_stream_allows_silence_up_to_its_limit_and_no_more(hub: StandIn) -> None
 def test_leaving_a_stream_closes_it(hub: StandIn) -> None:
     noticed = threading.Event()
 
-    def serve(connection: socket.socket, _: Asked) -> None:
+    def serve(connection: socket.socket, _: SeenRequest) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\n\r\nfirst")
         if connection.recv(1) == b"":
             noticed.set()

@@ -133,6 +133,7 @@ def test_g5_what_is_met_means_a_message() -> None:
 
 
 @pytest.mark.parametrize("condition", ["exit 3", "sleep 100"])
+@pytest.mark.slow
 def test_g5_what_is_not_met_or_takes_too_long_means_no_message(
     condition: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

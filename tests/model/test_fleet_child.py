@@ -4,14 +4,14 @@ import pytest
 from pydantic import ValidationError
 
 from bullpen.model.agent import Agent
-from bullpen.model.child_letter import Birth, Told, Used
-from bullpen.model.fleet_child import AskedChild, note_told, spent_since
+from bullpen.model.child_letter import Birth, ChildUpdate, Used
+from bullpen.model.fleet_child import RemoteChild, note_update, spent_since
 from bullpen.model.parcel import Parcel
 from bullpen.model.rights import Rights
 from bullpen.model.tree import Family
 
 ID, BASE, TIP = "a" * 32, "b" * 40, "c" * 40
-CHILD = AskedChild(
+CHILD = RemoteChild(
     id=ID,
     parent="lead",
     born="",
@@ -28,40 +28,40 @@ CHILD = AskedChild(
 )
 
 
-def told(event: str, **fields: object) -> Told:
-    return Told.model_validate({"id": ID, "event": event, "key": "k", **fields})
+def told(event: str, **fields: object) -> ChildUpdate:
+    return ChildUpdate.model_validate({"id": ID, "event": event, "key": "k", **fields})
 
 
 def test_l4_a_report_brings_its_commits_and_what_it_says() -> None:
     said = {"status": "success", "message": "done"}
-    after = note_told(CHILD, told("child_finished", data=said, tip=TIP), 5.0, "lead.csv", "")
+    after = note_update(CHILD, told("child_finished", data=said, tip=TIP), 5.0, "lead.csv", "")
     assert (after.tip, after.home_branch, after.is_at_rest) == (TIP, "lead.csv", True)
     assert (after.reported, after.message, after.reported_at) == ("success", "done", 5.0)
     assert after.is_living and not after.is_over
 
 
 def test_l4_one_without_commits_is_where_it_began() -> None:
-    after = note_told(CHILD, told("child_exited", tip=BASE, is_over=True), 5.0, "", "")
+    after = note_update(CHILD, told("child_exited", tip=BASE, is_over=True), 5.0, "", "")
     assert (after.tip, after.home_branch, after.is_over) == (BASE, "", True)
 
 
 def test_l4_commits_that_did_not_arrive_leave_what_was_there() -> None:
     before = CHILD.model_copy(update={"tip": BASE, "home_branch": "x"})
-    after = note_told(before, told("child_idle", tip=TIP), 5.0, "", "gone")
+    after = note_update(before, told("child_idle", tip=TIP), 5.0, "", "gone")
     assert (after.tip, after.home_branch, after.problem) == (BASE, "x", "gone")
-    again = note_told(after, told("child_idle", tip=TIP), 5.0, "x", "")
+    again = note_update(after, told("child_idle", tip=TIP), 5.0, "x", "")
     assert (again.tip, again.problem) == (TIP, "")
 
 
 def test_l4_one_that_is_blocked_has_finished_nothing() -> None:
-    after = note_told(CHILD, told("child_blocked"), 5.0, "", "")
+    after = note_update(CHILD, told("child_blocked"), 5.0, "", "")
     assert not after.is_at_rest and after.tip == ""
 
 
 def test_m8_what_was_spent_before_an_end_is_on_the_account_once() -> None:
-    first = note_told(CHILD, told("", is_over=True, used={"tokens": 5}), 1.0, "", "")
+    first = note_update(CHILD, told("", is_over=True, used={"tokens": 5}), 1.0, "", "")
     assert first.settled == Used(tokens=5)
-    second = note_told(first, told("child_idle", used={"tokens": 8}), 1.0, "", "")
+    second = note_update(first, told("child_idle", used={"tokens": 8}), 1.0, "", "")
     assert spent_since(second.used, second.settled) == Used(tokens=3)
 
 

@@ -60,6 +60,7 @@ def run(number: int, at: float, fault: Any = "", **fields: Any) -> Run:
 
 @settings(max_examples=300)
 @given(st.randoms(use_true_random=False), st.integers(0, 4), st.booleans())
+@pytest.mark.slow
 def test_random_moves_never_leave_the_table(
     chance: random.Random, retries: int, stays_open: bool
 ) -> None:

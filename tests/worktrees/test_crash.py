@@ -275,6 +275,7 @@ def test_w6_rollback_leaves_a_strangers_branch_of_the_same_name(tmp_path: Path) 
     assert_healthy(site)
 
 
+@pytest.mark.slow
 def test_w6_an_orphaned_set_up_is_waited_for_before_the_rollback(tmp_path: Path) -> None:
     """Its creator is dead, but it still writes, and by absolute path."""
     site = fresh(tmp_path, 0)

@@ -85,7 +85,7 @@ class Director(ComponentProcess, Generic[S, M, A, O]):
 
     def listen(self) -> None:
         directory = self.directory
-        self._held.enter_context(memory.held(directory))
+        self._held.enter_context(memory.locked(directory))
         self.hub = AsyncHub(self.home, token=self.hub_token, start=False)
         rules = self.make_rules()
         file: MemoryFile[M, A] = MemoryFile(directory / memory.FILE, checkpoint_type(rules))

@@ -1,8 +1,8 @@
 """What a director remembers, in one file that a crash leaves old or new, never half.
 
 Called by `loop`. A checkpoint is the director's own memory, what it was about to do (intents) and
-what troubles it. One process at a time holds it: `held` locks the directory. Knows nothing of what
-is in a memory.
+what troubles it. One process at a time has it: `locked` does that. Knows nothing of what is in a
+memory.
 """
 
 import contextlib
@@ -83,7 +83,7 @@ def directory_of(home: Home, name: str) -> Path:
 
 
 @contextlib.contextmanager
-def held(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> Iterator[None]:
     """Be the only process with that memory, until it ends."""
     make_directory(directory, 0o700)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

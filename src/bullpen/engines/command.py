@@ -11,7 +11,7 @@ from typing import Any
 from bullpen.engines import parse
 from bullpen.engines.base import Engine, Prepared, Start, fed, role_of, run_file
 from bullpen.engines.hooks import observe_hook
-from bullpen.engines.lines import Line, RunOutcome, TextSaid
+from bullpen.engines.lines import Line, ModelText, RunOutcome
 from bullpen.engines.parts import PlainConverse, PlainObserve, PlainPrepare
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.state import EngineReport
@@ -43,7 +43,7 @@ class Command(PlainPrepare, PlainObserve, PlainConverse):
         return Prepared(argv, run_files={PROMPT: parse.sound(start.prompt)})
 
     def read_line(self, line: bytes) -> tuple[Line, ...]:
-        return (TextSaid(line.decode("utf-8", "replace").rstrip("\r"), is_line=True),)
+        return (ModelText(line.decode("utf-8", "replace").rstrip("\r"), is_line=True),)
 
     def outcome_of_exit(self, code: int | None, signal: int | None, stderr_tail: str) -> RunOutcome:
         if code == 0:

@@ -107,7 +107,7 @@ def addition(event: str, text: str) -> str:
     return json.dumps({"hookSpecificOutput": added})
 
 
-def held_turn(reason: str) -> str:
+def blocked_turn(reason: str) -> str:
     """`hold` of every engine whose hook at the end of a turn has the common answers."""
     return json.dumps({"decision": "block", "reason": reason})
 

@@ -46,7 +46,7 @@ class TurnBegun:
 
 
 @dataclass(frozen=True)
-class TextSaid:
+class ModelText:
     """The model said something. `is_line`: a line of a longer text, not a text of its own."""
 
     text: str
@@ -55,7 +55,7 @@ class TextSaid:
 
 @dataclass(frozen=True)
 class Partial:
-    """A piece of a text that the model is writing; the whole follows as `TextSaid`, unless the run
+    """A piece of a text that the model is writing; the whole follows as `ModelText`, unless the run
     ends before. `is_first`: it begins a text."""
 
     text: str
@@ -118,7 +118,7 @@ class RunOutcome:
     is_retryable: bool = False
 
 
-Line = TurnBegun | TextSaid | Partial | ToolUsed | TokensSpent | Retrying | ToolDenied | RunOutcome
+Line = TurnBegun | ModelText | Partial | ToolUsed | TokensSpent | Retrying | ToolDenied | RunOutcome
 
 
 def cost_of_run(before_usd: float, outcome: RunOutcome) -> float:

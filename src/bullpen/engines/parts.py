@@ -11,7 +11,7 @@ from typing import Any
 
 from bullpen.engines import parse
 from bullpen.engines.base import Prepared, RateLimited, Start, StateFile, host_of
-from bullpen.engines.hooks import addition, held_turn
+from bullpen.engines.hooks import addition, blocked_turn
 from bullpen.engines.lines import Line, RunOutcome, outcome_of_exit
 from bullpen.engines.programs import find_program, install_roots
 from bullpen.engines.transcripts import find_told
@@ -197,7 +197,7 @@ class ModelConverse(PlainConverse):
 
     def hold(self, hook: Mapping[str, Any], reason: str) -> str:
         event = hook.get("hook_event_name")
-        return held_turn(reason) if self.at_end and event == self.at_end else ""
+        return blocked_turn(reason) if self.at_end and event == self.at_end else ""
 
     def find_shown(self, agent: Agent, ids: set[str], since: float) -> set[str]:
         if not agent.state_files:  # started as it is

@@ -25,7 +25,7 @@ KEPT_SECONDS = 14 * 86400.0  # of everything here
 OLDEST_SECONDS = KEPT_SECONDS / 2  # nobody takes what is older: its end may be forgotten by then
 
 
-class Asked(Value):
+class TaskRecord(Value):
     """What is asked. The wish has no directory: `parcel` brings the repository, if there is one."""
 
     at: float
@@ -70,15 +70,15 @@ class Standing(Value):
 class Signed(SignedRecords):
     """Records of tasks."""
 
-    def write(self, subject: str, value: Asked | Standing) -> bytes:
+    def write(self, subject: str, value: TaskRecord | Standing) -> bytes:
         """As it is sent there; BullpenError if it is too long."""
         data = self.sign(subject, value)
         check_size(len(data))
         return data
 
-    def read_asked(self, subject: str, data: bytes) -> Asked:
+    def read_asked(self, subject: str, data: bytes) -> TaskRecord:
         """BullpenError if the host of the subject never said it."""
-        frame, asked, _ = self.parse(subject, data, Asked)
+        frame, asked, _ = self.parse(subject, data, TaskRecord)
         self.check(frame, subject.split(".")[1])
         return asked
 

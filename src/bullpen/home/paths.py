@@ -324,7 +324,7 @@ def short_sockets(home: Home, temp: Path = TEMP) -> Path:
     return link
 
 
-def sweep_short_sockets(temp: Path = TEMP) -> None:
+def remove_stale_sockets(temp: Path = TEMP) -> None:
     """Remove such directories of ours whose home is gone. One that comes back gets a new one."""
     for directory in temp.glob(f"bullpen-{os.getuid()}-*"):
         link = directory / "s"

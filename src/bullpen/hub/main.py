@@ -39,7 +39,7 @@ from bullpen.home.paths import (
     find_home,
     make_directories,
     person_home,
-    sweep_short_sockets,
+    remove_stale_sockets,
 )
 from bullpen.home.settings import Settings, load_settings
 from bullpen.hub import listen
@@ -99,7 +99,7 @@ def serve(home: Home, ready: int | None) -> None:
     lock = take_lock(home)
     refuse_read_only(home)
     make_directories(home.root)  # whatever somebody has deleted
-    sweep_short_sockets()
+    remove_stale_sockets()
     settings = load_settings(home.config_file)
     owner = tokens.owner_token(home)
     logs.configure(

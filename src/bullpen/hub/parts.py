@@ -37,10 +37,10 @@ from bullpen.hub.context import HubContext
 from bullpen.hub.directors import Directors
 from bullpen.hub.fleet import Fleet
 from bullpen.hub.fleet_children import FleetChildren
-from bullpen.hub.fleet_children.asked import AskedChildren
+from bullpen.hub.fleet_children.guests import GuestChildren
+from bullpen.hub.fleet_children.remote import RemoteChildren
 from bullpen.hub.fleet_children.rows import ChildRows
 from bullpen.hub.fleet_children.spawn import FleetSpawner
-from bullpen.hub.fleet_children.taken import TakenChildren
 from bullpen.hub.fleet_mail import FleetMail
 from bullpen.hub.fleet_tasks import FleetTasks
 from bullpen.hub.holders.factory import Factory
@@ -175,7 +175,7 @@ class Hub:
             lambda message, agent: self.fleet.mail.send(message, agent),  # noqa: PLW0108 - later
             background,
         )
-        self.asked_children = asked_children = AskedChildren(
+        self.asked_children = asked_children = RemoteChildren(
             context,
             registry,
             child_rows,
@@ -296,7 +296,7 @@ class Hub:
             lambda: self.fleet.show(),  # noqa: PLW0108 - it is made later
             orphans.look,
         )
-        taken_children = TakenChildren(
+        taken_children = GuestChildren(
             context,
             registry,
             child_rows,

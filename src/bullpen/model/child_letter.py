@@ -1,9 +1,9 @@
 """What hubs send each other about children that an agent of one starts on the machine of the other.
 Pure.
 
-To the child's machine: `Birth`, `Orphaned`, `Merged`. To its parent's: `Born`, `Told`. All of them
-go as letters (`model/letter`): in their order, each once. `id` is the child's, made by its parent's
-hub.
+To the child's machine: `Birth`, `Orphaned`, `Merged`. To its parent's: `Born`, `ChildUpdate`. All
+of them go as letters (`model/letter`): in their order, each once. `id` is the child's, made by its
+parent's hub.
 """
 
 from pathlib import PurePosixPath
@@ -76,7 +76,7 @@ class Used(Value):
     minutes: Amount = 0.0
 
 
-class Told(Value):
+class ChildUpdate(Value):
     """What a parent is told of its child. Without an `event`: only that it `is_over`. `tip` is the
     last commit on its branch, which `parcel` brings, unless it is that at which it began;
     `problem`: why it does not."""
@@ -111,4 +111,4 @@ class Merged(Value):
     tip: Commit
 
 
-AboutChild = Birth | Born | Told | Orphaned | Merged
+AboutChild = Birth | Born | ChildUpdate | Orphaned | Merged

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from bullpen.model.child_letter import Birth, Told, Used
+from bullpen.model.child_letter import Birth, ChildUpdate, Used
 from bullpen.model.parcel import Parcel
 from bullpen.model.rights import Rights
 from bullpen.model.value import Value
@@ -10,7 +10,7 @@ from bullpen.model.value import Value
 AT_REST = ("child_finished", "child_idle", "child_exited")  # what it did is there to be merged
 
 
-class AskedChild(Value):
+class RemoteChild(Value):
     """One that an agent of this machine has started on another. `asked`: nothing was sent yet;
     `sent`: the other hub has it, or will have it."""
 
@@ -56,7 +56,7 @@ class AskedChild(Value):
         return self.state != "refused" and not self.is_over
 
 
-class TakenChild(Value):
+class GuestChild(Value):
     """One that another machine's agent has started here. `state` says how far its start is; what
     else it says is how it is to be, and is seen to."""
 
@@ -82,7 +82,9 @@ def spent_since(used: Used, settled: Used) -> Used:
     )
 
 
-def note_told(child: AskedChild, told: Told, now: float, branch: str, problem: str) -> AskedChild:
+def note_update(
+    child: RemoteChild, told: ChildUpdate, now: float, branch: str, problem: str
+) -> RemoteChild:
     """As it is after its host has told something; `branch` is where its commits are now, empty if
     none came, `problem` why."""
     fields: dict[str, object] = {"is_over": told.is_over, "used": told.used}
@@ -103,7 +105,7 @@ def note_told(child: AskedChild, told: Told, now: float, branch: str, problem: s
     return child.model_copy(update=fields)
 
 
-def note_late(child: AskedChild, parcel: Parcel, branch: str, problem: str) -> AskedChild:
+def note_late(child: RemoteChild, parcel: Parcel, branch: str, problem: str) -> RemoteChild:
     """As it is after what had not arrived was fetched again; unless there is something newer."""
     if child.late != parcel:
         return child

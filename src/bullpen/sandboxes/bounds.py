@@ -64,7 +64,7 @@ def normalize(policy: Policy, *, is_checked: bool = True) -> Policy:
 
 def identities(policy: Policy) -> dict[Path, str]:
     """What has to lie, when all is mounted, where an agent could put something else meanwhile. The
-    policy is settled."""
+    policy is normal."""
     roots = _written(policy)
 
     paths = [

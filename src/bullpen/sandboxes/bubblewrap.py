@@ -84,13 +84,13 @@ BUBBLEWRAP = Bubblewrap()
 
 
 def arguments(policy: Policy, without: Collection[str] = ()) -> list[str]:
-    """All options of bubblewrap. The policy is settled."""
+    """All options of bubblewrap. The policy is normal."""
     chosen = [line.instead if line.name in without else line.args for line in every_line(policy)]
     return [*(word for words in chosen for word in words), "--chdir", str(policy.cwd)]
 
 
 def every_line(policy: Policy) -> list[Line]:
-    """The lines of the policy in their order. The policy is settled."""
+    """The lines of the policy in their order. The policy is normal."""
     # The relay's first: an interpreter's directory may hold what others mask.
     files = [*_relay_files(policy), *mounts(policy)]
     return [*_process(policy), *sorted(files, key=lambda line: len(line.path.parts))]

@@ -20,7 +20,7 @@ from bullpen.sandboxes import calls
 from bullpen.sandboxes.mounts import PROGRAMS, Line, bind, private_git
 from bullpen.worktrees.git import SAFE, Repository
 from bullpen.worktrees.private.bring_over import LAST_FETCH_SECONDS, BroughtOver, bring_over
-from bullpen.worktrees.private.store import PrivateStore, is_settled, stores_of
+from bullpen.worktrees.private.store import PrivateStore, is_brought_over, stores_of
 
 CALLS_DESCRIPTOR = 9
 CALLS = "calls.bpf"  # in the store's directory, which no sandbox shows
@@ -162,7 +162,7 @@ def bring_over_all(repo: Repository, names: Collection[str] = ()) -> dict[str, s
 
 def _try_bring_over(store: PrivateStore) -> str:
     try:
-        if not is_settled(store):
+        if not is_brought_over(store):
             bring_over_store(store)
     except BullpenError as error:
         return error.message

@@ -54,7 +54,7 @@ class Line:
 
 
 def mounts(policy: Policy) -> list[Line]:
-    """All mounts of a policy, to be sorted. The policy is settled (`bounds.settle`)."""
+    """All mounts of a policy, to be sorted. The policy is normal (`bounds.normalize`)."""
     return [
         *_system(policy),
         *_person(policy),

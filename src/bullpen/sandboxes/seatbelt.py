@@ -70,7 +70,7 @@ SEATBELT = Seatbelt()
 
 
 def profile(policy: Policy) -> str:
-    """The text. The policy is settled."""
+    """The text. The policy is normal."""
     if policy.network:
         raise BullpenError(
             "sandbox.allow_network: false cannot be had on macOS",

@@ -32,7 +32,7 @@ TOO_SLOW = "too slow"  # how the hub begins its reason then
 Side = Annotated[int, Field(ge=1, le=4096)]
 
 
-class Said(BaseModel):
+class PageMessage(BaseModel):
     """A text message of the page."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -168,7 +168,7 @@ class PageTerminal:
                 await self._type(typed)
                 continue
             try:
-                said = Said.model_validate_json(message.get("text") or "")
+                said = PageMessage.model_validate_json(message.get("text") or "")
             except ValidationError:
                 await self._page.close(BAD, "a text message is {resize}, {ack} or {take}")
                 return
@@ -179,7 +179,7 @@ class PageTerminal:
             with contextlib.suppress(ConnectionClosed):  # the other side says so
                 await self._line.send(typed)
 
-    async def _obey(self, said: Said) -> None:
+    async def _obey(self, said: PageMessage) -> None:
         if said.ack is not None:
             self._undrawn = max(0, self._undrawn - said.ack)
             if self._undrawn < WINDOW_BYTES:

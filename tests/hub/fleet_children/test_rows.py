@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from bullpen.model.fleet_child import AskedChild
+from bullpen.model.fleet_child import RemoteChild
 from bullpen.model.rights import Rights
 from tests.hub.parts import Parts, in_parts
 
 
-def asked(id: str, **fields: Any) -> AskedChild:
+def asked(id: str, **fields: Any) -> RemoteChild:
     given = {"parent": "lead", "born": "then", "host": "h2", "name": "lead.csv", "at": 1.0}
     given |= {"branch": "lead.csv", "repo": "/repo/.git", "base_dir": "/trees", "base": "b"}
-    return AskedChild(**{**given, "id": id, "role": "coder", "ceiling": Rights(), **fields})
+    return RemoteChild(**{**given, "id": id, "role": "coder", "ceiling": Rights(), **fields})
 
 
 def test_l4_asking_for_a_name_that_is_taken_hides_no_child() -> None:

@@ -149,6 +149,7 @@ def test_n4_who_asks_again_does_not_take_back_what_becomes_of_the_entry_just_the
     in_parts(story)
 
 
+@pytest.mark.slow
 def test_l4_an_author_on_another_machine_who_cannot_be_told_holds_up_no_other_work(
     repo: Path,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bullpen.worktrees.private.store import PrivateStore, held
+from bullpen.worktrees.private.store import PrivateStore, locked_store
 from tests.hub.tasks.desk import Desk
 from tests.waiting import wait_until
 
@@ -73,7 +73,7 @@ def test_x7_a_task_says_that_its_commits_are_on_their_way(desk: Desk, checkout: 
     task, directory = begun(desk, checkout)
     [store] = (checkout / ".git" / "bullpen" / "private").iterdir()
     before = git(checkout, "rev-parse", "work")
-    with held(PrivateStore(checkout / ".git", store.name, directory)):
+    with locked_store(PrivateStore(checkout / ".git", store.name, directory)):
         (directory / "go").touch()
         desk.done(task)
         assert shown(desk, task)["not_brought_over"] is None

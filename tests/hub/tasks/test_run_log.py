@@ -7,7 +7,7 @@ import pytest
 
 from bullpen.engines import get_engine
 from bullpen.engines.base import Reader
-from bullpen.engines.lines import TextSaid
+from bullpen.engines.lines import ModelText
 from bullpen.holder.log import Log, open_file
 from bullpen.hub.tasks.run import Fact, LogReader
 
@@ -36,7 +36,7 @@ def read(reader: LogReader) -> list[Fact]:
 
 
 def texts(facts: list[Fact]) -> list[str]:
-    return [fact.line.text for fact in facts if isinstance(fact.line, TextSaid)]
+    return [fact.line.text for fact in facts if isinstance(fact.line, ModelText)]
 
 
 @pytest.mark.parametrize("every", [1, 10, 140])

@@ -12,7 +12,7 @@ import pytest
 from bullpen import proc
 from bullpen.engines import get_engine
 from bullpen.engines.base import Reader
-from bullpen.engines.lines import RunOutcome, TextSaid, TokensSpent, ToolUsed, TurnBegun
+from bullpen.engines.lines import ModelText, RunOutcome, TokensSpent, ToolUsed, TurnBegun
 from bullpen.errors import BullpenError, Kind
 from bullpen.home.paths import KILLED, Home, make_directories
 from bullpen.hub.holders import files as holder_files
@@ -32,7 +32,7 @@ def reader_of(path: Path) -> LogReader:
 
 
 def texts(reader: LogReader) -> list[str]:
-    return [fact.line.text for fact in reader.facts() if isinstance(fact.line, TextSaid)]
+    return [fact.line.text for fact in reader.facts() if isinstance(fact.line, ModelText)]
 
 
 # ── the log ──
@@ -49,7 +49,7 @@ def test_t8_a_line_is_told_when_it_is_whole_and_the_last_one_at_the_end(tmp_path
     assert texts(reader) == ["two"]
     assert reader.facts() == []
     [last] = reader.last()
-    assert (last.offset, last.line) == (14, TextSaid("three", is_line=True))
+    assert (last.offset, last.line) == (14, ModelText("three", is_line=True))
     assert reader.last() == []
 
 
@@ -80,7 +80,7 @@ def test_t8_a_line_without_end_says_nothing_and_does_not_hide_the_next(
     reader, found = reader_of(path), []
     while facts := reader.facts():
         found += facts
-    assert [fact.line.text for fact in found if isinstance(fact.line, TextSaid)] == [
+    assert [fact.line.text for fact in found if isinstance(fact.line, ModelText)] == [
         "x" * 100,
         "short",
     ]
@@ -91,21 +91,21 @@ def test_t8_of_too_much_text_the_newest_is_kept(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(task_run, "MOST_TEXT_CHARACTERS", 10)
     output = RunOutput()
     for text in ("aaa", "bbb", "ccc"):
-        output.take(TextSaid(text, is_line=True))
+        output.take(ModelText(text, is_line=True))
     assert output.text_so_far == "bbb\nccc"
-    output.take(TextSaid("x" * 20, is_line=True))
+    output.take(ModelText("x" * 20, is_line=True))
     assert output.text_so_far == "x" * 10
 
 
 def test_t2_what_is_said_is_counted_and_the_result_stands_for_all_of_it() -> None:
     output = RunOutput()
     output.take(TurnBegun("conversation", ("odd",)))
-    output.take(TextSaid("first"))
+    output.take(ModelText("first"))
     output.take(ToolUsed("Bash", "true"))
     assert output.progress.tool == "Bash (true)"
     output.take(TokensSpent(2, 3))
     output.take(TokensSpent(2, 3))
-    output.take(TextSaid("second"))
+    output.take(ModelText("second"))
     assert (output.progress.tool, output.text) == ("", "first\n\nsecond")
     assert (output.input_tokens, output.output_tokens, output.warnings) == (4, 6, ["odd"])
     output.take(RunOutcome("", "whole", "", ""))
@@ -231,7 +231,7 @@ def test_t1_variables_are_private_and_go_with_their_task(home: Home) -> None:
     assert run_plan.load_variables(home, a_task("t-1", "A")) == {"A": "t-1"}
     assert run_plan.load_variables(home, a_task("t-9")) == {}  # it has none: no file is missed
     run_plan.forget_variables(home, "t-1")
-    run_plan.sweep_variables(home, {"t-3"})
+    run_plan.remove_stale_variables(home, {"t-3"})
     assert [path.name for path in directory.iterdir()] == ["t-3"]
     with pytest.raises(BullpenError, match="cannot read the task's environment"):
         run_plan.load_variables(home, a_task("t-1", "A"))
@@ -241,8 +241,8 @@ def test_t10_files_of_tasks_that_are_in_no_history_go_and_others_stay(home: Home
     for agent in ("amy", "bob"):
         for id in ("t-1", "t-2"):
             run_plan.task_directory(home, agent, id).joinpath("1").mkdir(parents=True)
-    run_plan.sweep_tasks(home, "amy", {"t-2"})
-    run_plan.sweep_tasks(home, "eve", set())
+    run_plan.remove_stale_tasks(home, "amy", {"t-2"})
+    run_plan.remove_stale_tasks(home, "eve", set())
     left = sorted(str(path.relative_to(home.sessions)) for path in home.sessions.glob("*/tasks/*"))
     assert left == ["amy/tasks/t-2", "bob/tasks/t-1", "bob/tasks/t-2"]
 

@@ -22,7 +22,7 @@ from bullpen.hub.render.prometheus import prometheus_text
 from bullpen.hub.render.usage import usage_text
 from bullpen.hub.usage import otlp
 from bullpen.hub.usage.budgets import BudgetFamily
-from bullpen.hub.usage.metrics import counted_logs, counted_metrics
+from bullpen.hub.usage.metrics import usage_of_logs, usage_of_metrics
 from bullpen.hub.usage.otlp import Form
 from bullpen.hub.usage.rate_limits import RateLimit, is_parked, plan
 from bullpen.hub.usage.rows import Key
@@ -164,7 +164,7 @@ json_values = st.recursive(
 def test_o1_any_json_in_place_of_metrics_is_read_or_refused(value: Any) -> None:
     body = json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": [value]}]}]}).encode()
     try:
-        counted_metrics(otlp.read_metrics(body, "json"))
+        usage_of_metrics(otlp.read_metrics(body, "json"))
     except BullpenError as error:
         assert "the body is no OTLP" in error.message
 
@@ -246,7 +246,7 @@ def test_o1_what_counts(form: Form) -> None:
         cost=[point(0.5), point(1e9)],
         other=[point(1)],
     )
-    found, rejected = counted_metrics(otlp.read_metrics(encoded(body, form), form))
+    found, rejected = usage_of_metrics(otlp.read_metrics(encoded(body, form), form))
     assert [(one.field, one.amount) for one in found] == [
         ("input", 100),
         ("output", 10),
@@ -265,7 +265,7 @@ def test_o1_what_counts(form: Form) -> None:
         record("tool_result", 5, duration_ms=8 * 86400 * 1000),  # no tool runs for eight days
         record("api_error", 6),
     )
-    told = counted_logs(otlp.read_logs(encoded(entries, form), form))
+    told = usage_of_logs(otlp.read_logs(encoded(entries, form), form))
     assert [(one.field, one.amount) for one in told] == [
         ("requests", 1),
         *[("tool_calls", 1), ("tool_seconds", 1.258)],
@@ -295,7 +295,7 @@ def test_o1_what_counts_of_gemini(form: Form) -> None:
     found = []
     for body, name in ((tokens, "token.usage"), (requests, "api.request.count")):
         data = encoded(renamed(body, f"gemini_cli.{name}"), form)
-        found += counted_metrics(otlp.read_metrics(data, form))[0]
+        found += usage_of_metrics(otlp.read_metrics(data, form))[0]
     assert [(one.field, one.amount) for one in found] == [
         ("input", 100),
         ("input", 5),
@@ -308,7 +308,7 @@ def test_o1_what_counts_of_gemini(form: Form) -> None:
     entries = logs(
         record("gemini_cli.tool_call", duration_ms=991), record("gemini_cli.api_request")
     )
-    told = counted_logs(otlp.read_logs(encoded(entries, form), form))
+    told = usage_of_logs(otlp.read_logs(encoded(entries, form), form))
     assert [(one.field, one.amount) for one in told] == [("tool_calls", 1), ("tool_seconds", 0.991)]
 
 
@@ -329,7 +329,7 @@ def test_o1_what_counts_of_codex(form: Form) -> None:
         record("codex.api_request"),
         record("codex.tool_result", duration_ms="55"),
     )
-    told = counted_logs(otlp.read_logs(encoded(entries, form), form))
+    told = usage_of_logs(otlp.read_logs(encoded(entries, form), form))
     assert [(one.field, one.amount) for one in told] == [
         *[("requests", 1), ("input", 36), ("cache_read", 64), ("output", 10)],
         *[("requests", 1), ("input", 7), ("cache_read", 0)],
@@ -344,7 +344,7 @@ def test_o1_what_counts_of_codex(form: Form) -> None:
 def test_o1_the_same_again_has_the_same_key_and_nothing_else_has() -> None:
     def keys(*points: dict[str, Any], temporality: int = 2) -> list[bytes]:
         data = encoded(metrics(temporality, token=list(points)), "json")
-        return [one.key for one in counted_metrics(otlp.read_metrics(data, "json"))[0]]
+        return [one.key for one in usage_of_metrics(otlp.read_metrics(data, "json"))[0]]
 
     first = point(100, type="input")
     later = point(200, end=END + 1, type="input")
@@ -361,7 +361,7 @@ def test_o1_the_same_again_has_the_same_key_and_nothing_else_has() -> None:
 
     def told(**fields: Any) -> bytes:
         data = encoded(logs(record("api_request", **fields)), "json")
-        return counted_logs(otlp.read_logs(data, "json"))[0].key
+        return usage_of_logs(otlp.read_logs(data, "json"))[0].key
 
     # A session that is resumed numbers its entries from 0 again.
     assert len({told(sequence=5), told(sequence=6), told(sequence=5, at=END + 1)}) == 3

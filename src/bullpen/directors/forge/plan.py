@@ -38,7 +38,7 @@ from bullpen.directors.forge.seen import News, Seen
 from bullpen.directors.forge.texts import Publisher
 from bullpen.directors.forge.work import (
     Answered,
-    Asked,
+    AtWork,
     Claimed,
     ForgeMemory,
     Frozen,
@@ -128,7 +128,7 @@ class Planner:
         if not isinstance(work.stage, Hopeless) and (end := self._outside_end(work, seen)):
             return end
         match work.stage:
-            case Frozen() | Claimed() | Asked():
+            case Frozen() | Claimed() | AtWork():
                 return self._before_answer(work, seen)
             case Answered() as answered:
                 return self._after_answer(work, answered)
@@ -146,7 +146,7 @@ class Planner:
                 return Claim(key=claim_key(work.number), subject=_subject(work), number=work.number)
             case Claimed(due=due) if seen.now >= due:
                 return self._give(work, work.again)
-            case Asked(purpose=purpose, task_id=task_id) if task_id in seen.over:
+            case AtWork(purpose=purpose, task_id=task_id) if task_id in seen.over:
                 return Collect(
                     key=_key(work, f"collect {work.round}"),
                     subject=_subject(work),
@@ -175,7 +175,7 @@ class Planner:
     def _finish(
         self, work: Work, how: str, *, text: str = "", label: str = "", reason: str = ""
     ) -> Finish:
-        task_id = work.stage.task_id if isinstance(work.stage, Asked) else ""
+        task_id = work.stage.task_id if isinstance(work.stage, AtWork) else ""
         return Finish(
             key=_key(work, how),
             # Another one than before: what failed there must not keep the end from being said.

@@ -19,7 +19,7 @@ from bullpen.directors.forge.nouns import Pull
 from bullpen.directors.forge.texts import failed_text
 from bullpen.directors.forge.work import (
     Answered,
-    Asked,
+    AtWork,
     Claimed,
     ForgeMemory,
     Hopeless,
@@ -107,7 +107,7 @@ def _moved(work: Work, action: Action, outcome: Outcome, give_up_after: int) -> 
         case GiveTask() as given, Given(task_id=task_id, session_id=session_id):
             return _at(
                 work,
-                Asked(purpose=given.purpose, task_id=task_id),
+                AtWork(purpose=given.purpose, task_id=task_id),
                 session_id=session_id,
                 last_task=task_id,
                 round=work.round + 1,

@@ -49,7 +49,7 @@ from bullpen.directors.forge.remember import (
 from bullpen.directors.forge.seen import Look, News, Seen
 from bullpen.directors.forge.tasks import Tasks
 from bullpen.directors.forge.texts import MOST_CHECKS
-from bullpen.directors.forge.work import Asked, ForgeMemory, Waiting, Work
+from bullpen.directors.forge.work import AtWork, ForgeMemory, Waiting, Work
 from bullpen.directors.loop import request_key
 from bullpen.directors.memory import Action
 
@@ -142,7 +142,7 @@ class ForgeRules:
     ) -> None:
         issue = is_open.get(work.number) or await self.forge.issue(work.number)
         seen.issues[work.number] = issue
-        if isinstance(work.stage, Asked):
+        if isinstance(work.stage, AtWork):
             task = await self.tasks.look(work.stage.task_id)
             seen.over.update({work.stage.task_id} if task.is_over else ())
             if task.agent and not task.is_over:

@@ -1,7 +1,7 @@
 """How far the work on an issue is: a type for each stage, and the memory of a director. Pure.
 
-    Frozen → Asked → Answered → Asked (a review round) → … → Answered → Pushed → Waiting
-    Waiting → Asked (somebody commented, or a check failed …) → … → Waiting → over
+    Frozen → AtWork → Answered → AtWork (a review round) → … → Answered → Pushed → Waiting
+    Waiting → AtWork (somebody commented, or a check failed …) → … → Waiting → over
 
 Moves are in `remember`, decisions in `plan`.
 """
@@ -31,7 +31,7 @@ class Claimed(Value):
     due: float = 0.0
 
 
-class Asked(Value):
+class AtWork(Value):
     """An agent works on it."""
 
     stage: Literal["asked"] = "asked"
@@ -75,7 +75,7 @@ class Hopeless(Value):
 
 
 Stage = Annotated[
-    Frozen | Claimed | Asked | Answered | Pushed | Waiting | Hopeless, Field(discriminator="stage")
+    Frozen | Claimed | AtWork | Answered | Pushed | Waiting | Hopeless, Field(discriminator="stage")
 ]
 
 

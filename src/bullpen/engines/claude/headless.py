@@ -17,10 +17,10 @@ from bullpen.engines.base import Start
 from bullpen.engines.lines import (
     Fault,
     Line,
+    ModelText,
     Partial,
     Retrying,
     RunOutcome,
-    TextSaid,
     TokensSpent,
     ToolDenied,
     ToolUsed,
@@ -85,7 +85,7 @@ def read_fields(fields: dict[str, Any]) -> Iterator[Line]:
             yield from _spent(fields)
             for block in _blocks(fields):
                 if block.get("type") == "text":
-                    yield TextSaid(parse.text(block.get("text")))
+                    yield ModelText(parse.text(block.get("text")))
                 elif block.get("type") == "tool_use":
                     yield ToolUsed(parse.text(block.get("name")), detail_of(block.get("input"), ON))
         case "stream_event", _ if not fields.get("parent_tool_use_id"):  # none of a subagent's

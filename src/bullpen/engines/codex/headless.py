@@ -8,9 +8,9 @@ from bullpen.engines import parse
 from bullpen.engines.lines import (
     Fault,
     Line,
+    ModelText,
     Retrying,
     RunOutcome,
-    TextSaid,
     ToolUsed,
     TurnBegun,
     detail_of,
@@ -57,7 +57,7 @@ def read_fields(fields: dict[str, Any]) -> Iterator[Line]:
 def _read_item(kind: object, item: dict[str, Any]) -> Iterator[Line]:
     match kind, item.get("type"):
         case "item.completed", "agent_message":
-            yield TextSaid(parse.text(item.get("text")))
+            yield ModelText(parse.text(item.get("text")))
         case "item.started", "command_execution":
             yield ToolUsed("Bash", detail_of(item, ("command",)))  # as its hooks call it
         case "item.started", "mcp_tool_call":

@@ -8,8 +8,8 @@ from bullpen.engines import parse
 from bullpen.engines.lines import (
     Fault,
     Line,
+    ModelText,
     RunOutcome,
-    TextSaid,
     ToolDenied,
     ToolUsed,
     TurnBegun,
@@ -28,7 +28,7 @@ def read_fields(fields: dict[str, Any]) -> Iterator[Line]:
         case "init":
             yield TurnBegun(parse.conversation_id(fields.get("session_id")))
         case "message" if fields.get("role") == "assistant":
-            yield TextSaid(parse.text(fields.get("content")))
+            yield ModelText(parse.text(fields.get("content")))
         case "tool_use":
             yield ToolUsed(
                 parse.text(fields.get("tool_name")), detail_of(fields.get("parameters"), ON)

@@ -41,7 +41,7 @@ LOOK_AT_ONCE = 4
 
 
 class Gc:
-    """The clean-up of one hub. Called by the route for `gc`. `settle`,
+    """The clean-up of one hub. Called by the route for `gc`. `store_usage`,
     `end_messages` and `cancel_landings`: as `Remover` has them."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Gc:
         background: Background,
         kinds: Kinds,
         private_gits: PrivateGits,
-        settle: Callable[[], Awaitable[None]],
+        store_usage: Callable[[], Awaitable[None]],
         end_messages: Callable[[str], Awaitable[None]],
         cancel_landings: Callable[[str], Awaitable[None]],
     ) -> None:
@@ -64,7 +64,7 @@ class Gc:
         self._background = background
         self._kinds = kinds
         self._private_gits = private_gits
-        self._settle = settle
+        self._store_usage = store_usage
         self._end_messages = end_messages
         self._cancel_landings = cancel_landings
 
@@ -220,7 +220,7 @@ class Gc:
         why = await asyncio.to_thread(kind.reason_to_keep, agent)
         if why:
             return _keep("session", step.name, why)
-        await self._settle()
+        await self._store_usage()
         await asyncio.to_thread(sessions.remove, self._home, step.name)
         try:
             await self._end_messages(step.name)

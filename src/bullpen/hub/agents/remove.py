@@ -28,7 +28,7 @@ from bullpen.worktrees import WorktreeError
 
 
 class Remover:
-    """Removes single agents. `settle` stores what is only in memory of what they used: when the
+    """Removes single agents. `store_usage` writes what of it is only in memory: when the
     session is gone, nothing says any more whose it was. `end_messages` refuses what waits for one:
     the next of its name is another agent. `cancel_landings` takes out what of it waits to land; if
     a hub is killed before, the next one does it."""
@@ -41,7 +41,7 @@ class Remover:
         stopper: Stopper,
         kinds: Kinds,
         private_gits: PrivateGits,
-        settle: Callable[[], Awaitable[None]],
+        store_usage: Callable[[], Awaitable[None]],
         end_messages: Callable[[str], Awaitable[None]],
         cancel_landings: Callable[[str], Awaitable[None]],
     ) -> None:
@@ -52,7 +52,7 @@ class Remover:
         self._stopper = stopper
         self._kinds = kinds
         self._private_gits = private_gits
-        self._settle = settle
+        self._store_usage = store_usage
         self._end_messages = end_messages
         self._cancel_landings = cancel_landings
 
@@ -93,7 +93,7 @@ class Remover:
         if removed.worktree:
             data = {"path": removed.worktree, "branch": agent.birth_branch}
             await self._store.append(Draft(time.time(), "worktree.removed", agent.name, data))
-        await self._settle()
+        await self._store_usage()
         await asyncio.to_thread(sessions.remove, self._home, agent.name)
         try:
             await self._end_messages(agent.name)  # after a crash before it, the next hub does it

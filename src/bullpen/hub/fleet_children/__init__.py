@@ -1,18 +1,18 @@
-"""Children whose parents are on another machine. Loaded by every hub; all of it that needs
-`bullpen.fleet` runs only while this machine is in a fleet (`hub/fleet_mail`).
-
-An order to start one goes to the other hub as a letter, and so does everything that is said of it
-afterwards: once, in order, whatever dies. Commits go as bundles, by way of the server.
+"""Children whose parents are on another machine: those of our agents elsewhere (`remote`), those of
+others here (`guests`). Loaded by every hub; what needs `bullpen.fleet` runs only in a fleet. Orders
+to start one, and all that is said of it, go to the other hub as letters (`hub/fleet_mail`): once,
+in order, whatever dies. Commits go as bundles, by way of the server. Must not start or merge one
+itself: that is `tree` and `landing`, as for a child of this machine.
 """
 
 import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from bullpen.hub.fleet_children.asked import AskedChildren
+from bullpen.hub.fleet_children.guests import GuestChildren
+from bullpen.hub.fleet_children.remote import RemoteChildren
 from bullpen.hub.fleet_children.spawn import FleetSpawner
-from bullpen.hub.fleet_children.taken import TakenChildren
-from bullpen.model.child_letter import AboutChild, Birth, Born, Merged, Orphaned, Told
+from bullpen.model.child_letter import AboutChild, Birth, Born, ChildUpdate, Merged, Orphaned
 from bullpen.model.event import Event
 from bullpen.model.letter import Letter
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class FleetChildren:
     """Both kinds: of agents of this machine elsewhere, and of others here."""
 
-    def __init__(self, asked: AskedChildren, spawner: FleetSpawner, taken: TakenChildren) -> None:
+    def __init__(self, asked: RemoteChildren, spawner: FleetSpawner, taken: GuestChildren) -> None:
         self.asked = asked
         self.spawner = spawner
         self._taken = taken
@@ -51,8 +51,8 @@ class FleetChildren:
                 await self._taken.take_birth(host, letter, about)
             case Born():
                 await self.asked.take_born(host, letter, about)
-            case Told():
-                await self.asked.take_told(host, letter, about, server)
+            case ChildUpdate():
+                await self.asked.take_update(host, letter, about, server)
             case Orphaned():
                 await self._taken.take_orphaned(host, letter, about)
             case Merged():

@@ -15,14 +15,14 @@ from bullpen.hub.store.store import Store
 from bullpen.hub.store.transaction import Transaction
 from bullpen.hub.tree.queue import NewEvent
 from bullpen.model.agent import Agent
-from bullpen.model.fleet_child import AskedChild, TakenChild
+from bullpen.model.fleet_child import GuestChild, RemoteChild
 
 Key = tuple[str, str]  # the parent's host, and the child's id
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class ToldRow:
+class ChildUpdateRow:
     """Something that is to be told. Without an `event`: that it is over."""
 
     number: int
@@ -38,28 +38,28 @@ class ChildRows:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.asked: dict[str, AskedChild] = {}
-        self.taken: dict[Key, TakenChild] = {}
+        self.asked: dict[str, RemoteChild] = {}
+        self.taken: dict[Key, GuestChild] = {}
         self._asked_changed = asyncio.Event()  # replaced at every change
         self.taken_changed = asyncio.Event()  # something may be to do for one, or to tell
 
-    async def load(self) -> list[AskedChild]:
+    async def load(self) -> list[RemoteChild]:
         """What earlier hubs knew. Those that one had not sent yet, which were never asked of
         anybody: they are none."""
         asked = await self._read("SELECT data FROM fleet_asked")
-        children = [AskedChild.model_validate_json(data) for (data,) in asked]
+        children = [RemoteChild.model_validate_json(data) for (data,) in asked]
         dropped = [child for child in children if child.state == "asked"]
         await self._store.write(lambda transaction: _drop_asked(transaction, dropped))
         self.asked = {child.id: child for child in children if child.state != "asked"}
         taken = await self._read("SELECT data FROM fleet_children")
         for (data,) in taken:
-            child = TakenChild.model_validate_json(data)
+            child = GuestChild.model_validate_json(data)
             self.taken[child.host, child.id] = child
         return dropped
 
     # ── those of agents of this machine ──
 
-    def find_named(self, name: str) -> AskedChild | None:
+    def find_named(self, name: str) -> RemoteChild | None:
         """The one that is called so (`HOST/NAME`), of several the last. One that was started before
         one that nobody has answered for: anybody may ask for a name that is taken."""
         found = [
@@ -69,7 +69,7 @@ class ChildRows:
         ]
         return max(found, key=lambda child: (child.state == "started", child.at), default=None)
 
-    def list_of(self, parent: str) -> list[AskedChild]:
+    def list_of(self, parent: str) -> list[RemoteChild]:
         """In the order of names, without what was refused."""
         found = [
             child
@@ -86,7 +86,7 @@ class ChildRows:
         """Set at the next change. Take it before you look."""
         return self._asked_changed
 
-    async def put_asked(self, child: AskedChild) -> None:
+    async def put_asked(self, child: RemoteChild) -> None:
         """A new one."""
         await self._store.write(lambda transaction: _write_asked(transaction, child))
         self._note_asked(child.id, child)
@@ -94,12 +94,12 @@ class ChildRows:
     async def change_asked(
         self,
         id: str,
-        change: Callable[[AskedChild], AskedChild],
-        also: Callable[[Transaction, AskedChild], None] | None = None,
-    ) -> AskedChild:
+        change: Callable[[RemoteChild], RemoteChild],
+        also: Callable[[Transaction, RemoteChild], None] | None = None,
+    ) -> RemoteChild:
         """As it is now, changed; `also` is done in the same transaction."""
 
-        def write(transaction: Transaction) -> AskedChild:
+        def write(transaction: Transaction) -> RemoteChild:
             child = change(_find_asked(transaction, id))
             _write_asked(transaction, child)
             if also is not None:
@@ -111,7 +111,7 @@ class ChildRows:
         return child
 
     async def drop_asked(
-        self, child: AskedChild, also: Callable[[Transaction], None] | None = None
+        self, child: RemoteChild, also: Callable[[Transaction], None] | None = None
     ) -> None:
         """It is nobody's any more. `also` is done in the same transaction."""
 
@@ -123,7 +123,7 @@ class ChildRows:
         await self._store.write(write)
         self._note_asked(child.id, None)
 
-    def _note_asked(self, id: str, child: AskedChild | None) -> None:
+    def _note_asked(self, id: str, child: RemoteChild | None) -> None:
         if child is None:
             self.asked.pop(id, None)
         else:
@@ -133,13 +133,13 @@ class ChildRows:
 
     # ── those that others have started here ──
 
-    def note_taken(self, child: TakenChild) -> None:
+    def note_taken(self, child: GuestChild) -> None:
         """What was committed. On the loop."""
         self.taken[child.host, child.id] = child
         self.taken_changed.set()
 
     @staticmethod
-    def write_taken(transaction: Transaction, child: TakenChild) -> None:
+    def write_taken(transaction: Transaction, child: GuestChild) -> None:
         """As a part of the caller's transaction. Call `note_taken` afterwards."""
         transaction.connection.execute(
             "INSERT OR REPLACE INTO fleet_children (host, id, data) VALUES (?, ?, ?)",
@@ -147,14 +147,14 @@ class ChildRows:
         )
 
     @staticmethod
-    def find_taken(transaction: Transaction, host: str, id: str) -> TakenChild | None:
+    def find_taken(transaction: Transaction, host: str, id: str) -> GuestChild | None:
         """As a part of the caller's transaction."""
         row = transaction.connection.execute(
             "SELECT data FROM fleet_children WHERE host = ? AND id = ?", (host, id)
         ).fetchone()
-        return TakenChild.model_validate_json(row[0]) if row else None
+        return GuestChild.model_validate_json(row[0]) if row else None
 
-    async def drop_taken(self, child: TakenChild) -> None:
+    async def drop_taken(self, child: GuestChild) -> None:
         """Nothing is left of it here, and nothing is to be told."""
 
         def write(transaction: Transaction) -> None:
@@ -185,18 +185,18 @@ class ChildRows:
         """What was to be told is committed. On the loop."""
         self.taken_changed.set()
 
-    async def list_told(self) -> dict[Key, ToldRow]:
+    async def list_told(self) -> dict[Key, ChildUpdateRow]:
         """The first of each child."""
         rows = await self._read(
             "SELECT MIN(number), host, id, agent, data FROM fleet_told GROUP BY host, id"
         )
         return {
-            (host, id): ToldRow(number=number, agent=agent, **json.loads(data))
+            (host, id): ChildUpdateRow(number=number, agent=agent, **json.loads(data))
             for number, host, id, agent, data in rows
         }
 
     @staticmethod
-    def drop_told(transaction: Transaction, row: ToldRow) -> bool:
+    def drop_told(transaction: Transaction, row: ChildUpdateRow) -> bool:
         """It is in a letter; whether it was not before. As a part of the caller's transaction."""
         delete = "DELETE FROM fleet_told WHERE number = ?"
         return bool(transaction.connection.execute(delete, (row.number,)).rowcount)
@@ -209,20 +209,20 @@ class ChildRows:
         return await self._store.read(lambda database: database.execute(select).fetchall())
 
 
-def _find_asked(transaction: Transaction, id: str) -> AskedChild:
+def _find_asked(transaction: Transaction, id: str) -> RemoteChild:
     row = transaction.connection.execute(
         "SELECT data FROM fleet_asked WHERE id = ?", (id,)
     ).fetchone()
-    return AskedChild.model_validate_json(row[0])
+    return RemoteChild.model_validate_json(row[0])
 
 
-def _write_asked(transaction: Transaction, child: AskedChild) -> None:
+def _write_asked(transaction: Transaction, child: RemoteChild) -> None:
     transaction.connection.execute(
         "INSERT OR REPLACE INTO fleet_asked (id, data) VALUES (?, ?)",
         (child.id, child.model_dump_json()),
     )
 
 
-def _drop_asked(transaction: Transaction, children: list[AskedChild]) -> None:
+def _drop_asked(transaction: Transaction, children: list[RemoteChild]) -> None:
     ids = [(child.id,) for child in children]
     transaction.connection.executemany("DELETE FROM fleet_asked WHERE id = ?", ids)

@@ -18,14 +18,14 @@ from pydantic import ValidationError
 from bullpen import worktrees
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub.agents.registry import LiveAgent
-from bullpen.hub.fleet_children.asked import AskedChildren
+from bullpen.hub.fleet_children.remote import RemoteChildren
 from bullpen.hub.fleet_children.rows import ChildRows
 from bullpen.hub.fleet_tasks.clones import name_repository
 from bullpen.hub.messages.letters import Letters
 from bullpen.hub.tree.spawn import ChildWish, PlanElsewhere, Spawner, id_of
 from bullpen.model.child_letter import Birth
 from bullpen.model.fleet import FleetShown
-from bullpen.model.fleet_child import AskedChild
+from bullpen.model.fleet_child import RemoteChild
 from bullpen.model.parcel import Parcel
 from bullpen.worktrees.git import Repository, open_repository
 
@@ -41,7 +41,7 @@ NAMED = {"below": "directory"}  # fields of a birth, for those who are refused
 class Ordered:
     """A child that is asked for, and what its order says besides."""
 
-    child: AskedChild
+    child: RemoteChild
     plan: PlanElsewhere
 
 
@@ -52,7 +52,7 @@ class FleetSpawner:
     def __init__(
         self,
         rows: ChildRows,
-        asked: AskedChildren,
+        asked: RemoteChildren,
         letters: Letters,
         spawner: Spawner,
         show: Callable[[], Awaitable[FleetShown]],
@@ -65,11 +65,11 @@ class FleetSpawner:
         self._spawner = spawner
         self._show = show
         self._look_after = look_after
-        self._under_way: dict[str, asyncio.Task[AskedChild | None]] = {}
+        self._under_way: dict[str, asyncio.Task[RemoteChild | None]] = {}
 
     async def spawn(
         self, caller: LiveAgent, wish: ChildWish, where: str, request: str
-    ) -> AskedChild | None:
+    ) -> RemoteChild | None:
         """Have it started there; None if that is here. Goes on if nobody waits any more."""
         id = id_of(caller.agent, request)
         if id not in self._under_way:
@@ -80,7 +80,7 @@ class FleetSpawner:
 
     async def _spawn(
         self, caller: LiveAgent, wish: ChildWish, where: str, id: str
-    ) -> AskedChild | None:
+    ) -> RemoteChild | None:
         if id not in self._rows.asked:
             if await self._spawner.was_asked(id):
                 return None
@@ -139,7 +139,7 @@ class FleetSpawner:
                 kind=Kind.CONFLICT,
             )
 
-    async def _pack(self, child: AskedChild) -> Parcel:
+    async def _pack(self, child: RemoteChild) -> Parcel:
         """Its commit with all before it, at the server."""
         if self.server is None:
             raise TimeoutError
@@ -149,7 +149,7 @@ class FleetSpawner:
 
     # ── the answer ──
 
-    async def _wait(self, id: str) -> AskedChild:
+    async def _wait(self, id: str) -> RemoteChild:
         deadline = time.monotonic() + ANSWER_SECONDS
         while True:
             changed = self._rows.asked_changed()
@@ -166,7 +166,7 @@ class FleetSpawner:
             except TimeoutError:
                 return await self._give_up(id)
 
-    async def _give_up(self, id: str) -> AskedChild:
+    async def _give_up(self, id: str) -> RemoteChild:
         """Nobody knows. If it is refused after this, its parent gets an event."""
         child = await self._rows.change_asked(
             id,
@@ -250,9 +250,9 @@ def _choose_by_labels(shown: FleetShown, labels: dict[str, str], where: str) -> 
 # ── what is sent ──
 
 
-def _child_of(caller: LiveAgent, plan: PlanElsewhere, host: str, id: str) -> AskedChild:
+def _child_of(caller: LiveAgent, plan: PlanElsewhere, host: str, id: str) -> RemoteChild:
     site = plan.point.site
-    return AskedChild(
+    return RemoteChild(
         id=id,
         parent=caller.agent.name,
         born=caller.agent.created,
@@ -289,7 +289,7 @@ def _birth_of(caller: LiveAgent, wish: ChildWish, order: Ordered, parcel: Parcel
     )
 
 
-def _pack(child: AskedChild) -> bytes:
+def _pack(child: RemoteChild) -> bytes:
     """In a thread."""
     from bullpen.fleet import bundles
 
@@ -298,14 +298,14 @@ def _pack(child: AskedChild) -> bytes:
     return bundles.pack(repo, child.id)
 
 
-def _unpin(child: AskedChild) -> None:
+def _unpin(child: RemoteChild) -> None:
     """In a thread."""
     from bullpen.fleet import bundles
 
     bundles.unpin(_repository(child), child.id)
 
 
-def _repository(child: AskedChild) -> Repository:
+def _repository(child: RemoteChild) -> Repository:
     return open_repository(Path(child.repo))
 
 

@@ -1,9 +1,8 @@
 """Messages to agents of other machines, and from them. Run by `hub/fleet` while this machine is in
-a fleet; the rest of this room, and of `bullpen.fleet`, is loaded then only.
-
-A message is a row with a letter beside it before it is acknowledged. The letter is sent until the
-other hub has said that it is in its database; letters are taken in their order, each once. How far
-a message got comes back the same way. Whatever dies in between costs time alone.
+a fleet; the rest of this room, and of `bullpen.fleet`, is loaded then only. A message is a row with
+a letter beside it before it is acknowledged. A letter is sent until the other hub has said that it
+is in its database; they are taken in their order, each once. Must not deliver to an agent: that is
+`messages`, as for a message of this machine.
 """
 
 import asyncio

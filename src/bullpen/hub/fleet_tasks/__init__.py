@@ -1,7 +1,8 @@
-"""Tasks that wait for agents of all machines: those that were asked for here, and those that agents
-of this machine have taken. Run by `hub/fleet` while this machine is in a fleet; the rest of this
-room, and of `bullpen.fleet`, is loaded then only. One end of each is recorded, by a compare-and-set
-at the server (`fleet/task_server`); all else may happen twice.
+"""Tasks that wait for agents of all machines: those that were asked for here (`outgoing`), and
+those that agents of this machine have taken (`incoming`). Run by `hub/fleet` while this machine is
+in a fleet; all else is loaded then only. One end of each is recorded, by a compare-and-set at the
+server (`fleet/task_server`); all else may happen twice. Must not run a task: `local` gives it to
+the queue in `tasks`, as any caller does.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from bullpen.hub.tasks.queue import TaskQueue
 
 if TYPE_CHECKING:
     from bullpen.fleet.link import Link
-    from bullpen.hub.fleet_tasks.taken import TakenTasks
+    from bullpen.hub.fleet_tasks.incoming import IncomingTasks
 
 log = logging.getLogger("bullpen.hub")
 
@@ -42,7 +43,7 @@ class FleetTasks:
         self._tasks = tasks
         self._task_agents = task_agents
         self._private_gits = private_gits
-        self._taken: TakenTasks | None = None
+        self._taken: IncomingTasks | None = None
 
     def notice(self) -> None:
         """Something has happened: an agent may be free."""
@@ -63,10 +64,10 @@ class FleetTasks:
         from bullpen.fleet.link import first_to_end
         from bullpen.fleet.task_records import Signed
         from bullpen.fleet.task_server import TaskServer
-        from bullpen.hub.fleet_tasks.asked import AskedTasks
+        from bullpen.hub.fleet_tasks.incoming import IncomingTasks
         from bullpen.hub.fleet_tasks.leases import LeaseRows
         from bullpen.hub.fleet_tasks.local import LocalTasks
-        from bullpen.hub.fleet_tasks.taken import TakenTasks
+        from bullpen.hub.fleet_tasks.outgoing import OutgoingTasks
 
         context = self._context
         server, signed = TaskServer(link.url, link.credential), Signed(link.credential)
@@ -80,8 +81,8 @@ class FleetTasks:
             rows,
             server,
         )
-        asked = AskedTasks(self._tasks, context.person, server, signed)
-        self._taken = TakenTasks(rows, local, context.settings.fleet.labels, server, signed)
+        asked = OutgoingTasks(self._tasks, context.person, server, signed)
+        self._taken = IncomingTasks(rows, local, context.settings.fleet.labels, server, signed)
         try:
             await first_to_end(server.run(), asked.run(), self._taken.run())
         finally:

@@ -15,7 +15,7 @@ from pathlib import Path
 from bullpen import worktrees
 from bullpen.errors import BullpenError
 from bullpen.fleet import bundles
-from bullpen.fleet.task_records import OUTPUT_BYTES, Asked, Result
+from bullpen.fleet.task_records import OUTPUT_BYTES, Result, TaskRecord
 from bullpen.fleet.task_server import TaskServer
 from bullpen.hub.agents.private_gits import PrivateGits
 from bullpen.hub.agents.registry import Registry
@@ -76,7 +76,7 @@ class LocalTasks:
         except BullpenError as error:
             raise GivenBackError(error.message) from error
 
-    async def do(self, lease: Lease, asked: Asked) -> Result:
+    async def do(self, lease: Lease, asked: TaskRecord) -> Result:
         """Have it done; GivenBackError if it was not begun."""
         id = lease.local or await self._find(lease) or await self._give(lease, asked)
         if isinstance(id, Result):
@@ -102,7 +102,7 @@ class LocalTasks:
         task = await self._tasks.board.rows.find_request(_request(lease))
         return task.id if task else ""
 
-    async def _give(self, lease: Lease, asked: Asked) -> str | Result:
+    async def _give(self, lease: Lease, asked: TaskRecord) -> str | Result:
         place: dict[str, str] = {}
         if asked.parcel is not None:
             directory = self._context.home.projects / name_clone(lease.asker, asked.repo_name)
@@ -141,7 +141,7 @@ class LocalTasks:
         worktrees.remove(site, names.subtree_name(branch), force=True)
 
     async def _pack(
-        self, lease: Lease, asked: Asked, task: Task
+        self, lease: Lease, asked: TaskRecord, task: Task
     ) -> tuple[tuple[str, ...], Parcel | None]:
         """What was committed, when all of it is in the repository; and what is not."""
         if asked.parcel is None:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import PlainTextResponse
 
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub.fleet_children.seen import Hosts, read_hosts, state_of
+from bullpen.hub.fleet_children.states import Hosts, read_hosts, state_of
 from bullpen.hub.http.agents import shown
 from bullpen.hub.http.guard import actor_of, owner_only, owner_or_self
 from bullpen.hub.http.parameters import TEXT, AsText, Columns, Grace, Iso, Name, as_json
@@ -18,7 +18,7 @@ from bullpen.hub.parts import Hub
 from bullpen.hub.render.tree import tree_text
 from bullpen.model.agent_shown import StoppedTree
 from bullpen.model.child_event import ChildEvents
-from bullpen.model.fleet_child import AskedChild
+from bullpen.model.fleet_child import RemoteChild
 from bullpen.model.message import ROOT
 from bullpen.model.state import words
 from bullpen.model.tree import OVER, Family, kind_of, outcome_of
@@ -65,7 +65,7 @@ def _tree(hub: Hub, landing: Mapping[str, str], hosts: Hosts) -> Tree:
     return Tree(agents=tuple(here + there))
 
 
-def _node_elsewhere(child: AskedChild, landing: Mapping[str, str], hosts: Hosts) -> TreeNode:
+def _node_elsewhere(child: RemoteChild, landing: Mapping[str, str], hosts: Hosts) -> TreeNode:
     there = state_of(child, hosts)
     return TreeNode(
         name=child.full_name,

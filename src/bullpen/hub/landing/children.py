@@ -31,7 +31,7 @@ from bullpen.hub.landing.steps import find_tips
 from bullpen.hub.landing.subjects import Subject, find_subject
 from bullpen.hub.tree.children import Children
 from bullpen.model.event import Event
-from bullpen.model.fleet_child import AskedChild
+from bullpen.model.fleet_child import RemoteChild
 from bullpen.model.landing import Landed, Landing, LandingRequest, Strategy
 from bullpen.model.state import Idle, words
 from bullpen.model.tree import is_elsewhere
@@ -53,8 +53,8 @@ class ChildMerger:
         private_gits: PrivateGits,
         landings: Landings,
         book: LandingBook,
-        find_elsewhere: Callable[[str], AskedChild | None],
-        fetch_late: Callable[[AskedChild], Awaitable[AskedChild]],
+        find_elsewhere: Callable[[str], RemoteChild | None],
+        fetch_late: Callable[[RemoteChild], Awaitable[RemoteChild]],
     ) -> None:
         self._context = context
         self._registry = registry
@@ -125,7 +125,7 @@ class ChildMerger:
         return await self._landings.get(landing.id, wait_seconds)
 
     def _plan_elsewhere(
-        self, mother: LiveAgent, child: AskedChild, strategy: Strategy | None
+        self, mother: LiveAgent, child: RemoteChild, strategy: Strategy | None
     ) -> Landing:
         home, settings = self._context.home, self._context.settings
         subject = Subject(
@@ -211,7 +211,7 @@ def _refuse_without_branch(mother: LiveAgent, child: str) -> None:
         )
 
 
-def _refuse_unfinished_elsewhere(child: AskedChild) -> None:
+def _refuse_unfinished_elsewhere(child: RemoteChild) -> None:
     name = child.full_name
     if child.problem:
         raise BullpenError(f"{name}: {child.problem}", kind=Kind.CONFLICT)

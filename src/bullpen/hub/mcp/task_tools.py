@@ -14,7 +14,7 @@ from bullpen.home.overrides import load_changed_role
 from bullpen.hub.mcp.caller import Caller, caller_of
 from bullpen.hub.parts import Hub
 from bullpen.hub.tasks import task_changes
-from bullpen.hub.tasks.grants import check_taker
+from bullpen.hub.tasks.grants import check_task_agent
 from bullpen.hub.tasks.run_plan import load_worker
 from bullpen.model.event import Draft
 from bullpen.model.rights import limited
@@ -200,10 +200,10 @@ def _check_taker(hub: Hub, giver: Giver, agent: str, role: str) -> None:
     """An agent is more than its role: its file and its overrides count."""
     if agent:
         taker = hub.registry.get(agent).agent
-        check_taker(hub.home, giver, agent, load_worker(hub.home, taker).role)
+        check_task_agent(hub.home, giver, agent, load_worker(hub.home, taker).role)
     else:
         wanted = load_changed_role(hub.home, role, "", ())
-        check_taker(hub.home, giver, f"an agent of role {role}", wanted)
+        check_task_agent(hub.home, giver, f"an agent of role {role}", wanted)
 
 
 async def _own_task(hub: Hub, caller: Caller, task_id: str) -> Task:

@@ -13,11 +13,11 @@ from bullpen import worktrees
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub.agents.registry import LiveAgent
 from bullpen.hub.agents.worktrees import site_of
-from bullpen.hub.fleet_children.seen import Hosts, read_hosts, state_of
+from bullpen.hub.fleet_children.states import Hosts, read_hosts, state_of
 from bullpen.hub.mcp.caller import Caller, caller_of
 from bullpen.hub.parts import Hub
 from bullpen.hub.tree_threads import LOOK_SECONDS
-from bullpen.model.fleet_child import AskedChild
+from bullpen.model.fleet_child import RemoteChild
 from bullpen.model.message import ROOT, TEXT_BYTES, Message, Priority, is_for
 from bullpen.model.state import words
 from bullpen.model.tree import is_elsewhere, kind_of
@@ -175,12 +175,12 @@ def _diff_text(hub: Hub, live: LiveAgent) -> str:
 # ── on other machines ──
 
 
-def _is_yours(hub: Hub, caller: Caller, child: AskedChild) -> bool:
+def _is_yours(hub: Hub, caller: Caller, child: RemoteChild) -> bool:
     is_above = hub.children.family().is_above(caller.name, child.parent)
     return child.state == "started" and (child.parent == caller.name or is_above)
 
 
-def _find_yours(hub: Hub, caller: Caller, name: str) -> AskedChild:
+def _find_yours(hub: Hub, caller: Caller, name: str) -> RemoteChild:
     child = hub.child_rows.find_named(name)
     if child is None or not _is_yours(hub, caller, child):
         raise BullpenError(
@@ -191,7 +191,7 @@ def _find_yours(hub: Hub, caller: Caller, name: str) -> AskedChild:
     return child
 
 
-def _row_elsewhere(caller: Caller, child: AskedChild, hosts: Hosts) -> dict[str, Any]:
+def _row_elsewhere(caller: Caller, child: RemoteChild, hosts: Hosts) -> dict[str, Any]:
     there = state_of(child, hosts)
     return {
         "name": child.full_name,
@@ -215,7 +215,7 @@ async def _status_elsewhere(hub: Hub, caller: Caller, name: str) -> str:
     return json.dumps(row, ensure_ascii=False)
 
 
-def _diff_elsewhere(child: AskedChild) -> str:
+def _diff_elsewhere(child: RemoteChild) -> str:
     """Of what came with its last report; its branch is a plain one here."""
     if child.problem or not child.tip:
         return child.problem or f"{child.full_name} has not reported yet: nothing of it is here"

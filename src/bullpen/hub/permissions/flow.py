@@ -191,9 +191,9 @@ class PermissionFlow:
         """None: it is decided already; or whoever asks for so much at once is answered in its
         terminal."""
         run = live.agent.run
-        is_settled = decided_elsewhere(asked_at, live.view, is_waited_for=True)
+        is_decided = decided_elsewhere(asked_at, live.view, is_waited_for=True)
         is_known = self.approvals.find(run, request_id) is not None
-        if is_settled or (self._asks_too_much(run) and not is_known):
+        if is_decided or (self._asks_too_much(run) and not is_known):
             return None
         self._opening[run] += 1  # before anybody else asks whether it is too much
         return await asyncio.shield(self._ask(live, request_id, request, asked_at))

@@ -29,7 +29,7 @@ class Delegations:
         the task that gave it is over; the next one of the same agent is not told."""
         if not task.is_over:
             return False
-        self._queue.settle(transaction, task.agent)
+        self._queue.end_task(transaction, task.agent)
         if task.giver is None:
             return False
         is_new = self._queue.write(transaction, _finished(task, task.giver, is_late=is_late))

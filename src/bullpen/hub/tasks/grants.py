@@ -13,7 +13,7 @@ from bullpen.model.role import Role
 from bullpen.model.task import Giver
 
 
-def check_taker(home: Home, giver: Giver, taker: str, role: Role) -> None:
+def check_task_agent(home: Home, giver: Giver, taker: str, role: Role) -> None:
     """Refuse a taker that runs with that role, if it may do more than the giver may grant; or a
     plain program, which reads its task as it would read a person's lines: a shell runs it."""
     if role.agent_type == "command" and role.deliver != LINES_FROM_AGENTS:

@@ -34,12 +34,14 @@ class Leftovers:
     async def remove_all(self, open_tasks: set[str]) -> None:
         """What a killed hub did not come to: variables, logs, directories and locks of tasks that
         are over, and clones."""
-        await asyncio.to_thread(run_plan.sweep_variables, self._home, open_tasks)
-        await asyncio.to_thread(workspaces.sweep_clones, self._home)
+        await asyncio.to_thread(run_plan.remove_stale_variables, self._home, open_tasks)
+        await asyncio.to_thread(workspaces.remove_stale_clones, self._home)
         for each in self._registry:
             if each.agent.takes_tasks:
                 known = await self._rows.ids(each.agent.name)
-                await asyncio.to_thread(run_plan.sweep_tasks, self._home, each.agent.name, known)
+                await asyncio.to_thread(
+                    run_plan.remove_stale_tasks, self._home, each.agent.name, known
+                )
                 await self._clear_directories(each.agent.name)
         home, context = self._home, self._context
         for session in await self._rows.worktree_sessions():

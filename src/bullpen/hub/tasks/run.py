@@ -20,9 +20,9 @@ from typing import Any, BinaryIO
 from bullpen.engines.base import Observe, Reader
 from bullpen.engines.lines import (
     Line,
+    ModelText,
     Partial,
     RunOutcome,
-    TextSaid,
     TokensSpent,
     ToolUsed,
     TurnBegun,
@@ -85,7 +85,7 @@ class RunOutput:
             case TurnBegun():
                 self.conversation = line.conversation or self.conversation
                 self.warnings += line.problems
-            case TextSaid():
+            case ModelText():
                 self.partial = StringIO()
                 self._say(f"{NEW_LINE if line.is_line else NEW_TEXT}{line.text}")
                 self.tool = ""

@@ -238,7 +238,7 @@ def forget_variables(home: Home, task: str) -> None:
     (home.root / VARIABLES / task).unlink(missing_ok=True)
 
 
-def sweep_variables(home: Home, tasks: Collection[str]) -> None:
+def remove_stale_variables(home: Home, tasks: Collection[str]) -> None:
     """Forget those of all but these tasks."""
     directory = home.root / VARIABLES
     for path in directory.iterdir() if directory.is_dir() else ():
@@ -246,7 +246,7 @@ def sweep_variables(home: Home, tasks: Collection[str]) -> None:
             path.unlink(missing_ok=True)
 
 
-def sweep_tasks(home: Home, agent: str, tasks: Collection[str]) -> None:
+def remove_stale_tasks(home: Home, agent: str, tasks: Collection[str]) -> None:
     """Delete the directories of all but these tasks: the others are in no history any more."""
     directory = home.session(agent) / TASKS
     for path in directory.iterdir() if directory.is_dir() else ():

@@ -19,7 +19,7 @@ from bullpen.hub.sandbox.tunnels import Tunnels
 from bullpen.hub.tasks import run as task_run
 from bullpen.hub.tasks import run_plan, workspaces
 from bullpen.hub.tasks.board import Board, LiveTask
-from bullpen.hub.tasks.grants import check_taker
+from bullpen.hub.tasks.grants import check_task_agent
 from bullpen.hub.tasks.workers import Workers
 from bullpen.hub.usage.budgets import Budgets
 from bullpen.model.agent import Agent
@@ -78,7 +78,7 @@ class RunStarter:
                 )
             if task.giver is not None:
                 await asyncio.to_thread(
-                    check_taker, self._home, task.giver, agent.name, worker.role
+                    check_task_agent, self._home, task.giver, agent.name, worker.role
                 )
             run = await asyncio.to_thread(
                 run_plan.start_run,

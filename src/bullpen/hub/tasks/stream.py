@@ -15,10 +15,10 @@ from bullpen.engines import get_engine
 from bullpen.engines.base import Reader
 from bullpen.engines.lines import (
     Line,
+    ModelText,
     Partial,
     Retrying,
     RunOutcome,
-    TextSaid,
     TokensSpent,
     ToolDenied,
     ToolUsed,
@@ -113,7 +113,7 @@ def _events(number: int, facts: list[Fact], after: Mark) -> Iterator[bytes]:
     now are left out."""
     offset, count = -1, 0
     last_whole = max(
-        (n for n, fact in enumerate(facts) if isinstance(fact.line, TextSaid)), default=-1
+        (n for n, fact in enumerate(facts) if isinstance(fact.line, ModelText)), default=-1
     )
     for n, fact in enumerate(facts):
         count = count + 1 if fact.offset == offset else 0
@@ -133,7 +133,7 @@ def _last_run(task: Task) -> int:
 
 NAMES = {
     TurnBegun: "begun",
-    TextSaid: "text",
+    ModelText: "text",
     Partial: "partial",
     ToolUsed: "tool",
     TokensSpent: "usage",

@@ -15,31 +15,31 @@ from bullpen.model.task import fits
 
 # agent, role, labels, whether in a sandbox alone
 Need: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...], bool]
-Place: TypeAlias = tuple[int, int]
+QueuePosition: TypeAlias = tuple[int, int]
 
 
 class WaitingTasks:
     """By priority, then in the order in which they were asked for."""
 
     def __init__(self) -> None:
-        self._lines: dict[Need, list[Place]] = {}
-        self._tasks: dict[Place, LiveTask] = {}
-        self._needs: dict[Place, Need] = {}
-        self._by_session: defaultdict[str, set[Place]] = defaultdict(set)
+        self._lines: dict[Need, list[QueuePosition]] = {}
+        self._tasks: dict[QueuePosition, LiveTask] = {}
+        self._needs: dict[QueuePosition, Need] = {}
+        self._by_session: defaultdict[str, set[QueuePosition]] = defaultdict(set)
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def put(self, live: LiveTask) -> None:
         """To its place, also if it had left it."""
-        need, place = _need_of(live), _place_of(live)
+        need, place = _need_of(live), _position_of(live)
         insort(self._lines.setdefault(need, []), place)
         self._tasks[place], self._needs[place] = live, need
         self._by_session[live.session.id].add(place)
 
     def drop(self, live: LiveTask) -> None:
         """Fine if it does not wait."""
-        place = _place_of(live)
+        place = _position_of(live)
         if self._tasks.pop(place, None) is None:
             return
         need = self._needs.pop(place)
@@ -98,5 +98,5 @@ def _need_of(live: LiveTask) -> Need:
     return wanted, live.task.role, labels, live.task.wish.sandboxed is not None
 
 
-def _place_of(live: LiveTask) -> Place:
+def _position_of(live: LiveTask) -> QueuePosition:
     return -live.task.priority, live.number

@@ -348,7 +348,7 @@ def clear_scratch(session: TaskSession) -> bool:
     return not root.exists()
 
 
-def sweep_clones(home: Home) -> None:
+def remove_stale_clones(home: Home) -> None:
     """Remove clones that killed hubs left half-made."""
     for path in home.projects.glob(f"{ASIDE}*"):
         shutil.rmtree(path, ignore_errors=True)

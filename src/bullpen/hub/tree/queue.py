@@ -47,7 +47,7 @@ MOVE = (
 )
 
 
-SETTLE = (
+END_TASK = (
     "UPDATE tree_events SET acked = 1"
     " WHERE recipient = ? AND (returned = 1 OR kind = 'task_finished') AND acked = 0"
 )
@@ -98,10 +98,10 @@ class Queue:
         transaction.connection.execute(EXPIRE, (queue, queue))
         return True
 
-    def settle(self, transaction: Transaction, name: str) -> None:
+    def end_task(self, transaction: Transaction, name: str) -> None:
         """The task of that agent is over. All that was returned to it has arrived, and the ends of
         tasks that it gave concern no other task of it. As a part of the caller's transaction."""
-        transaction.connection.execute(SETTLE, (name,))
+        transaction.connection.execute(END_TASK, (name,))
 
     async def put(self, event: NewEvent) -> None:
         """On disk when this returns."""

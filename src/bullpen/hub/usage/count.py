@@ -33,7 +33,7 @@ from bullpen.hub.agents.registry import Registry
 from bullpen.hub.store.events import list_after
 from bullpen.hub.store.store import Store
 from bullpen.hub.store.transaction import Transaction
-from bullpen.hub.usage.metrics import UsageAmount, counted_logs, counted_metrics
+from bullpen.hub.usage.metrics import UsageAmount, usage_of_logs, usage_of_metrics
 from bullpen.hub.usage.otlp import LogEntry, Metrics
 from bullpen.hub.usage.rows import (
     Key,
@@ -122,7 +122,7 @@ class Usage:
 
     async def take_metrics(self, agent: Agent, metrics: Metrics) -> int:
         """Count an export; how many of its figures could not be."""
-        figures, rejected = counted_metrics(metrics)
+        figures, rejected = usage_of_metrics(metrics)
         known, now = self._series[agent.name], time.time()
         news = []
         for one in figures:
@@ -137,7 +137,7 @@ class Usage:
 
     async def take_logs(self, agent: Agent, records: Sequence[LogEntry]) -> None:
         """Count what the log says of requests and tools."""
-        await self._take(agent, counted_logs(records), time.time())
+        await self._take(agent, usage_of_logs(records), time.time())
 
     async def _take(self, agent: Agent, counted: Sequence[UsageAmount], now: float) -> None:
         if not counted:

@@ -44,7 +44,7 @@ class UsageAmount:
     is_total: bool = False
 
 
-def counted_metrics(metrics: Metrics) -> tuple[list[UsageAmount], int]:
+def usage_of_metrics(metrics: Metrics) -> tuple[list[UsageAmount], int]:
     """What of an export counts, and how many of its figures cannot be."""
     counts: list[UsageAmount] = []
     rejected = 0
@@ -75,7 +75,7 @@ def _field_of(metric: str, attributes: Attributes) -> str:
             return ""
 
 
-def counted_logs(records: Iterable[LogEntry]) -> list[UsageAmount]:
+def usage_of_logs(records: Iterable[LogEntry]) -> list[UsageAmount]:
     """What of a log counts: each request that was answered, each tool with its time."""
     counts = []
     for record in records:

@@ -39,10 +39,10 @@ from bullpen.worktrees.private.store import (
     Inside,
     PrivateStore,
     State,
-    held,
     is_in_use,
     load_snapshot,
     load_state,
+    locked_store,
     parse_refs,
     save_state,
 )
@@ -69,7 +69,7 @@ class BroughtOver:
 def bring_over(store: PrivateStore, inside: Inside, *, has_ended: bool = False) -> BroughtOver:
     """Everything that is there now, brought over. Raises if nobody can look inside. `has_ended`:
     whoever used it is known to have ended, and nobody else begins meanwhile."""
-    with held(store):
+    with locked_store(store):
         # Looked at before: what is done after this look is looked at by the next bring-over.
         was_in_use = is_in_use(store)
         before = load_state(store)

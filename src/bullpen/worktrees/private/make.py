@@ -27,9 +27,9 @@ from bullpen.worktrees.private.store import (
     PrivateStore,
     State,
     borrowed_at,
-    held,
     list_refs,
     load_state,
+    locked_store,
     read_head,
     record_at,
     save_state,
@@ -48,7 +48,7 @@ def begin_use(store: PrivateStore) -> bool:
         was_there = store.exists
         make_store(store)
         # It may be cleared between the two.
-        with contextlib.suppress(FileNotFoundError), held(store):
+        with contextlib.suppress(FileNotFoundError), locked_store(store):
             save_state(store, replace(load_state(store), is_final=False, used=time.time()))
             _update_alternates(store)
             return was_there

@@ -16,10 +16,10 @@ from bullpen.worktrees.private.store import (
     Inside,
     PrivateStore,
     State,
-    held,
     list_refs,
     load_snapshot,
     load_state,
+    locked_store,
     save_snapshot,
 )
 
@@ -31,7 +31,7 @@ COPY_CONFIG = f"cat >../../config.new && mv ../../config.new ../../config && ech
 
 def refresh(store: PrivateStore, inside: Inside) -> None:
     """Bring refs and configuration inside up to date, as far as they are not the agent's own."""
-    with held(store):
+    with locked_store(store):
         _refresh_refs(store, inside)
         _refresh_config(store, inside)
 

@@ -210,7 +210,7 @@ def is_shared(ref: str) -> bool:
 
 
 @contextlib.contextmanager
-def held(store: PrivateStore) -> Iterator[None]:
+def locked_store(store: PrivateStore) -> Iterator[None]:
     """One bring-over or refresh of a store at a time, also between processes. A store that is gone
     is a FileNotFoundError."""
     descriptor = os.open(store.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -242,7 +242,7 @@ def is_in_use(store: PrivateStore) -> bool:
         os.close(descriptor)
 
 
-def is_settled(store: PrivateStore) -> bool:
+def is_brought_over(store: PrivateStore) -> bool:
     """Whether there can be nothing new in it."""
     state = load_state(store)
     return state.is_final and not state.refused and not is_in_use(store)

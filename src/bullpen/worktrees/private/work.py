@@ -22,9 +22,9 @@ from bullpen.worktrees.private.store import (
     State,
     drop_pins,
     drop_store,
-    held,
     is_in_use,
     load_state,
+    locked_store,
     parse_refs,
 )
 
@@ -133,7 +133,7 @@ def clear(store: PrivateStore, inside: Inside) -> bool:
     # What came over in small pieces lies loose.
     git(store.repo, "maintenance", "run", "--quiet", "--task=loose-objects", accept=range(256))
     git(store.repo, "prune-packed", "--quiet", accept=range(256))
-    with held(store):
+    with locked_store(store):
         if is_in_use(store) or not load_state(store).is_final:
             return False
         drop_store(store)

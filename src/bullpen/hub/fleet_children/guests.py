@@ -23,16 +23,16 @@ from bullpen.hub.agents.remove import Remover
 from bullpen.hub.agents.stop import Stopper
 from bullpen.hub.agents.worktrees import open_site, site_of
 from bullpen.hub.context import HubContext
-from bullpen.hub.fleet_children.rows import ChildRows, Key, ToldRow
+from bullpen.hub.fleet_children.rows import ChildRows, ChildUpdateRow, Key
 from bullpen.hub.fleet_tasks.clones import name_clone
 from bullpen.hub.messages.letters import Letters
 from bullpen.hub.store.transaction import Transaction
 from bullpen.hub.tree.children import Children
 from bullpen.hub.tree.spawn import ChildWish, Spawner
 from bullpen.model.agent import Agent
-from bullpen.model.child_letter import Birth, Born, Merged, Orphaned, Told, Used
+from bullpen.model.child_letter import Birth, Born, ChildUpdate, Merged, Orphaned, Used
 from bullpen.model.event import Event
-from bullpen.model.fleet_child import AT_REST, TakenChild
+from bullpen.model.fleet_child import AT_REST, GuestChild
 from bullpen.model.letter import Letter
 from bullpen.model.parcel import Parcel
 from bullpen.worktrees.git import git, open_repository
@@ -47,7 +47,7 @@ AGAIN_SECONDS = 2.0
 MOST_FILES, MOST_WORDS, MOST_PATH = 100, 4000, 250
 
 
-class TakenChildren:
+class GuestChildren:
     """All of them. `used` says what an agent and all below it have used."""
 
     def __init__(
@@ -81,13 +81,13 @@ class TakenChildren:
 
     async def take_birth(self, host: str, letter: Letter, birth: Birth) -> None:
         """Have it started. NotNextError if it is not the letter's turn."""
-        child = TakenChild(host=host, birth=birth, parent=birth.parent)
+        child = GuestChild(host=host, birth=birth, parent=birth.parent)
         await self._change(host, letter, birth.id, lambda before: before or child)
 
     async def take_orphaned(self, host: str, letter: Letter, told: Orphaned) -> None:
         """Its parent has ended. NotNextError as above."""
 
-        def change(before: TakenChild | None) -> TakenChild | None:
+        def change(before: GuestChild | None) -> GuestChild | None:
             if before is None:
                 return None
             if told.is_to_stop:
@@ -99,7 +99,7 @@ class TakenChildren:
     async def take_merged(self, host: str, letter: Letter, told: Merged) -> None:
         """Its work has landed. NotNextError as above."""
 
-        def change(before: TakenChild | None) -> TakenChild | None:
+        def change(before: GuestChild | None) -> GuestChild | None:
             return before.model_copy(update={"merged": told.tip}) if before else None
 
         await self._change(host, letter, told.id, change)
@@ -109,11 +109,11 @@ class TakenChildren:
         host: str,
         letter: Letter,
         id: str,
-        change: Callable[[TakenChild | None], TakenChild | None],
+        change: Callable[[GuestChild | None], GuestChild | None],
     ) -> None:
         """Take the letter, and with it what the row is then; None: there is none."""
 
-        def write(transaction: Transaction) -> TakenChild | None:
+        def write(transaction: Transaction) -> GuestChild | None:
             self._letters.take(transaction, host, letter)
             child = change(self._rows.find_taken(transaction, host, id))
             if child is not None:
@@ -178,7 +178,7 @@ class TakenChildren:
 
     # ── starting ──
 
-    async def _start(self, server: "ParcelConnection", child: TakenChild) -> bool:
+    async def _start(self, server: "ParcelConnection", child: GuestChild) -> bool:
         try:
             if child.is_to_stop:
                 raise BullpenError(f"{child.host}/{child.parent} has ended")
@@ -201,11 +201,11 @@ class TakenChildren:
         )
         return True
 
-    async def _answer(self, child: TakenChild, born: Born) -> None:
+    async def _answer(self, child: GuestChild, born: Born) -> None:
         """Once: the row says whether it was answered."""
         state = "refused" if born.refused else "started"
 
-        def write(transaction: Transaction) -> TakenChild | None:
+        def write(transaction: Transaction) -> GuestChild | None:
             before = self._rows.find_taken(transaction, child.host, child.id)
             if before is None or before.state != "taken":
                 return before
@@ -219,7 +219,7 @@ class TakenChildren:
             self._rows.note_taken(after)
         self._letters.changed.set()
 
-    async def _start_here(self, server: "ParcelConnection", child: TakenChild) -> LiveAgent:
+    async def _start_here(self, server: "ParcelConnection", child: GuestChild) -> LiveAgent:
         birth, home = child.birth, self._context.home
         if birth.parcel.host != child.host:
             raise BullpenError(f"{child.host} says that {birth.parcel.host} has sent it")
@@ -231,7 +231,7 @@ class TakenChildren:
         here = await asyncio.to_thread(self._birth_here, child, directory)
         return await self._spawner.take_in(birth.id, wish, here)
 
-    def _birth_here(self, child: TakenChild, directory: Path) -> BirthHere:
+    def _birth_here(self, child: GuestChild, directory: Path) -> BirthHere:
         birth = child.birth
         parent = Agent(
             name=f"{child.host}/{birth.parent}",
@@ -254,7 +254,7 @@ class TakenChildren:
 
     # ── afterwards ──
 
-    async def _see_to(self, child: TakenChild) -> bool:
+    async def _see_to(self, child: GuestChild) -> bool:
         """Make it as its row says; whether it is to be looked at again."""
         live = self._registry.find(child.name) if child.name else None
         if live is None or live.agent.order != child.id:
@@ -275,7 +275,7 @@ class TakenChildren:
             return await self._remove(child, live)
         return False
 
-    async def _remove(self, child: TakenChild, live: LiveAgent) -> bool:
+    async def _remove(self, child: GuestChild, live: LiveAgent) -> bool:
         """Its parent's machine has its work. What `rm` would refuse to remove stays."""
         await self._private_gits.bring_over(live)
         await asyncio.to_thread(_note_merged, child, live.agent)
@@ -290,11 +290,11 @@ class TakenChildren:
 
     # ── telling ──
 
-    async def _tell(self, server: "ParcelConnection", key: Key, row: ToldRow) -> bool:
+    async def _tell(self, server: "ParcelConnection", key: Key, row: ChildUpdateRow) -> bool:
         host, id = key
         child, live = self._rows.taken.get(key), self._registry.find(row.agent)
         said = {"event": row.event, "data": row.data, "key": row.key, "is_over": row.is_over}
-        told = Told.model_validate({"id": id, **_cleaned(said)})
+        told = ChildUpdate.model_validate({"id": id, **_cleaned(said)})
         if child is not None and live is not None and live.agent.order == id:
             told = told.model_copy(update={"used": self._used(live.agent)})
             if row.is_over or row.event in AT_REST:
@@ -311,7 +311,7 @@ class TakenChildren:
         return True
 
     async def _pack(
-        self, server: "ParcelConnection", child: TakenChild, live: LiveAgent
+        self, server: "ParcelConnection", child: GuestChild, live: LiveAgent
     ) -> dict[str, Any]:
         """What it committed, and what it did not."""
         try:
@@ -344,7 +344,7 @@ def _cleaned(value: Any) -> Any:
 # ── git ──
 
 
-def _clone_of(home: Home, child: TakenChild) -> Path:
+def _clone_of(home: Home, child: GuestChild) -> Path:
     return home.projects / name_clone(child.host, child.birth.repo_name)
 
 
@@ -358,7 +358,7 @@ def _has_commit(directory: Path, birth: Birth) -> bool:
     return bundles.find_commit(open_repository(directory), ref) == birth.parcel.commit
 
 
-def _forget(home: Home, child: TakenChild) -> None:
+def _forget(home: Home, child: GuestChild) -> None:
     """What its clone remembers of it, if it does."""
     from bullpen.fleet import bundles
 
@@ -376,7 +376,7 @@ def _unpack(directory: Path, data: bytes, birth: Birth) -> None:
 
 
 def _look(
-    context: HubContext, child: TakenChild, agent: Agent
+    context: HubContext, child: GuestChild, agent: Agent
 ) -> tuple[str, bytes, tuple[str, ...]]:
     """The last commit of its branch, what is new of it, and files that are not committed."""
     from bullpen.fleet import bundles
@@ -390,12 +390,12 @@ def _look(
     return (packed[1], packed[0], files) if packed else (base, b"", files)
 
 
-def _note_merged(child: TakenChild, agent: Agent) -> None:
+def _note_merged(child: GuestChild, agent: Agent) -> None:
     """So nothing is lost with its branch: it is a branch of that machine, too."""
     if agent.worktree is not None:
         repo = open_repository(Path(agent.worktree.repo))
         git(repo, "update-ref", _remote_ref(child), child.merged, accept=(0, 128))
 
 
-def _remote_ref(child: TakenChild) -> str:
+def _remote_ref(child: GuestChild) -> str:
     return f"refs/remotes/{child.host}/{child.birth.branch}"

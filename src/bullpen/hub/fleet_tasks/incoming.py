@@ -22,10 +22,10 @@ from bullpen.fleet.link import cancel_all
 from bullpen.fleet.subjects import task_key
 from bullpen.fleet.task_records import (
     OLDEST_SECONDS,
-    Asked,
     Result,
     Signed,
     Standing,
+    TaskRecord,
     parse_need,
 )
 from bullpen.fleet.task_server import ACK_SECONDS, LostError, TaskServer
@@ -56,7 +56,7 @@ class Work:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class TakenTasks:
+class IncomingTasks:
     """All of this machine."""
 
     def __init__(
@@ -167,7 +167,7 @@ class TakenTasks:
         async with kept(message, ACK_SECONDS):
             await self._take(message, asker, id, asked)
 
-    async def _take(self, message: "Msg", asker: str, id: str, asked: Asked) -> None:
+    async def _take(self, message: "Msg", asker: str, id: str, asked: TaskRecord) -> None:
         work = self._works.get(f"{asker}/{id}")
         if work is not None:  # delivered again: this hub was restarted, or was slow
             await work.over.wait()

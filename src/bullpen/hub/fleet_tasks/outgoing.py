@@ -15,7 +15,14 @@ from bullpen.errors import BullpenError
 from bullpen.fleet import bundles
 from bullpen.fleet.link import cancel_all
 from bullpen.fleet.subjects import queued, task_key
-from bullpen.fleet.task_records import OLDEST_SECONDS, Asked, Result, Signed, Standing, name_need
+from bullpen.fleet.task_records import (
+    OLDEST_SECONDS,
+    Result,
+    Signed,
+    Standing,
+    TaskRecord,
+    name_need,
+)
 from bullpen.fleet.task_server import LostError, TaskServer
 from bullpen.home.workdirs import named_directory
 from bullpen.hub.fleet_tasks.clones import name_repository
@@ -33,7 +40,7 @@ AGAIN_SECONDS = 5.0
 AT_ONCE = 4  # bundles that are made
 
 
-class AskedTasks:
+class OutgoingTasks:
     """All that are not over, each followed by an asyncio task of its own."""
 
     def __init__(self, tasks: TaskQueue, person: Path, server: TaskServer, signed: Signed) -> None:
@@ -141,7 +148,7 @@ class AskedTasks:
                 repo_name, commit, bundle = await asyncio.to_thread(self._pack, task)
                 parcel = await self._server.send_parcel(task.id, bundle, commit)
         gone = {"repo": None, "worktree": None, "project": None}
-        asked = Asked(
+        asked = TaskRecord(
             at=task.created,
             wish=Wish.model_validate({**task.wish.model_dump(), **gone}),
             role=task.role,

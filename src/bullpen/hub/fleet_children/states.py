@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from pydantic import TypeAdapter, ValidationError
 
 from bullpen.model.fleet import FleetShown, Host
-from bullpen.model.fleet_child import AskedChild
+from bullpen.model.fleet_child import RemoteChild
 from bullpen.model.state import State, Unknown
 from bullpen.model.value import Value
 
@@ -23,7 +23,7 @@ class StateThere(Value):
 
 
 async def read_hosts(
-    show: Callable[[], Awaitable[FleetShown]], children: Collection[AskedChild]
+    show: Callable[[], Awaitable[FleetShown]], children: Collection[RemoteChild]
 ) -> Hosts:
     """The machines that these are on, by name. Without children nobody is asked."""
     if not children:
@@ -31,7 +31,7 @@ async def read_hosts(
     return {host.state.name: host for host in (await show()).hosts}
 
 
-def state_of(child: AskedChild, hosts: Hosts) -> StateThere:
+def state_of(child: RemoteChild, hosts: Hosts) -> StateThere:
     """As its host last said it. Pure."""
     host = hosts.get(child.host)
     if child.state in ("asked", "sent"):
@@ -48,7 +48,7 @@ def state_of(child: AskedChild, hosts: Hosts) -> StateThere:
     )
 
 
-def _unknown(child: AskedChild, words: str) -> StateThere:
+def _unknown(child: RemoteChild, words: str) -> StateThere:
     return StateThere(
         state=Unknown(missing=words), words=words, since=child.at, running=child.is_living
     )

@@ -24,8 +24,8 @@ from bullpen.hub.store.transaction import Transaction
 from bullpen.hub.tree.children import Children
 from bullpen.hub.tree.queue import NewEvent, Queue, Receiver
 from bullpen.hub.usage.delegated import DelegatedCosts, Spent
-from bullpen.model.child_letter import Born, Merged, Orphaned, Told, Used
-from bullpen.model.fleet_child import AskedChild, note_late, note_told, spent_since
+from bullpen.model.child_letter import Born, ChildUpdate, Merged, Orphaned, Used
+from bullpen.model.fleet_child import RemoteChild, note_late, note_update, spent_since
 from bullpen.model.landing import Landing
 from bullpen.model.letter import Letter
 from bullpen.model.message import ROOT
@@ -42,7 +42,7 @@ LATE_SECONDS = 60.0  # that somebody waits for what did not arrive at first
 REFUSED_SECONDS = 3600.0  # whoever asks again within that time gets the same answer
 
 
-class AskedChildren:
+class RemoteChildren:
     """All of them."""
 
     def __init__(
@@ -86,12 +86,12 @@ class AskedChildren:
 
     # ── what is spent ──
 
-    def note_open(self, child: AskedChild) -> None:
+    def note_open(self, child: RemoteChild) -> None:
         """It has a part of its parent's budget."""
         spent = _spent(child.used, child.settled)
         self._costs.note_open(_giver(child), child.id, child.ceiling.budget, spent)
 
-    def note_refused(self, child: AskedChild) -> None:
+    def note_refused(self, child: RemoteChild) -> None:
         """It has nothing of it."""
         self._costs.note_over(_giver(child), child.id, Spent())
 
@@ -105,14 +105,14 @@ class AskedChildren:
             return
         to = self._children.heir_of(child.parent)
 
-        def change(now: AskedChild) -> AskedChild:
+        def change(now: RemoteChild) -> RemoteChild:
             if born.refused or not born.name:
                 why = {"state": "refused", "why": born.refused, "hint": born.hint}
                 return now.model_copy(update=why)
             fields = {"name": born.name, "path": born.path, "not_granted": born.not_granted}
             return now.model_copy(update={"state": "started", **fields})
 
-        def also(transaction: Transaction, now: AskedChild) -> None:
+        def also(transaction: Transaction, now: RemoteChild) -> None:
             self._letters.take(transaction, host, letter)
             if now.state == "refused" and now.is_unknown:  # who asked waits no longer
                 data = {"how": "never started", "reason": now.why}
@@ -126,15 +126,15 @@ class AskedChildren:
             self.note_refused(child)
             await asyncio.to_thread(_unpin, child)
 
-    async def take_told(
-        self, host: str, letter: Letter, told: Told, server: "ParcelConnection"
+    async def take_update(
+        self, host: str, letter: Letter, told: ChildUpdate, server: "ParcelConnection"
     ) -> None:
         """What one did. NotNextError as above."""
         async with self._fetching[told.id]:
             await self._take_told(host, letter, told, server)
 
     async def _take_told(
-        self, host: str, letter: Letter, told: Told, server: "ParcelConnection"
+        self, host: str, letter: Letter, told: ChildUpdate, server: "ParcelConnection"
     ) -> None:
         child = self._find(host, told.id)
         if child is None or child.state != "started":
@@ -148,7 +148,7 @@ class AskedChildren:
             to = Receiver(ROOT)  # another agent has that name now
         now, spent = time.time(), _spent(told.used, child.settled)
 
-        def also(transaction: Transaction, after: AskedChild) -> None:
+        def also(transaction: Transaction, after: RemoteChild) -> None:
             self._letters.take(transaction, host, letter)
             if told.event:
                 data = {**told.data, **({"problem": problem} if problem else {})}
@@ -159,7 +159,7 @@ class AskedChildren:
                 self._costs.write(transaction, _giver(child), spent)
 
         after = await self._rows.change_asked(
-            told.id, lambda before: note_told(before, told, now, branch, problem), also
+            told.id, lambda before: note_update(before, told, now, branch, problem), also
         )
         if after.is_over:
             self._costs.note_over(_giver(child), child.id, spent)
@@ -168,7 +168,7 @@ class AskedChildren:
         self._queue.wake(to.name)
         self._book.announce()  # what has landed may be cleaned up now
 
-    def _find(self, host: str, id: str) -> AskedChild | None:
+    def _find(self, host: str, id: str) -> RemoteChild | None:
         child = self._rows.asked.get(id)
         return child if child is not None and child.host == host else None
 
@@ -177,7 +177,7 @@ class AskedChildren:
         await self._rows.write(lambda transaction: self._letters.take(transaction, host, letter))
 
     async def _take_commits(
-        self, host: str, child: AskedChild, told: Told, server: "ParcelConnection"
+        self, host: str, child: RemoteChild, told: ChildUpdate, server: "ParcelConnection"
     ) -> tuple[str, str]:
         """The branch that its last commits are on now, if they are new; and why they are not. May
         be repeated."""
@@ -191,7 +191,7 @@ class AskedChildren:
         return await self._fetch(child, sent, server)
 
     async def _fetch(
-        self, child: AskedChild, sent: Parcel, server: "ParcelConnection"
+        self, child: RemoteChild, sent: Parcel, server: "ParcelConnection"
     ) -> tuple[str, str]:
         """As above."""
         try:
@@ -202,7 +202,7 @@ class AskedChildren:
             why = error.message if isinstance(error, BullpenError) else str(error)
             return "", f"its commits did not arrive: {why}"
 
-    async def fetch_late(self, child: AskedChild) -> AskedChild:
+    async def fetch_late(self, child: RemoteChild) -> RemoteChild:
         """As it is after another try to have what did not arrive, if there is something."""
         async with self._fetching[child.id]:
             now, server = self._rows.asked.get(child.id), self.server
@@ -237,18 +237,18 @@ class AskedChildren:
             if child.is_living and child.state != "asked" and not is_done:
                 await self._orphan(child, rule, self._children.receiver(heir))
 
-    async def _orphan(self, child: AskedChild, rule: OrphansRule, heir: Receiver) -> None:
+    async def _orphan(self, child: RemoteChild, rule: OrphansRule, heir: Receiver) -> None:
         is_adopted = rule == "adopt"
         told = Orphaned(
             id=child.id, is_to_stop=not is_adopted, heir=heir.name if is_adopted else ""
         )
 
-        def change(now: AskedChild) -> AskedChild:
+        def change(now: RemoteChild) -> RemoteChild:
             if is_adopted:
                 return now.model_copy(update={"parent": heir.name, "born": heir.born})
             return now.model_copy(update={"is_stopping": True})
 
-        def also(transaction: Transaction, now: AskedChild) -> None:
+        def also(transaction: Transaction, now: RemoteChild) -> None:
             self._letters.add(transaction, now.host, told)
 
         after = await self._rows.change_asked(child.id, change, also)
@@ -280,7 +280,7 @@ class AskedChildren:
         self._letters.changed.set()
 
 
-def _giver(child: AskedChild) -> tuple[str, str]:
+def _giver(child: RemoteChild) -> tuple[str, str]:
     return child.parent, child.born
 
 
@@ -288,7 +288,7 @@ def _spent(used: Used, settled: Used) -> Spent:
     return Spent(**spent_since(used, settled).model_dump())
 
 
-def _take_branch(child: AskedChild, data: bytes, tip: str) -> str:
+def _take_branch(child: RemoteChild, data: bytes, tip: str) -> str:
     """In a thread."""
     from bullpen.fleet import bundles
 
@@ -299,7 +299,7 @@ def _take_branch(child: AskedChild, data: bytes, tip: str) -> str:
     return name
 
 
-def _drop_branch(child: AskedChild) -> None:
+def _drop_branch(child: RemoteChild) -> None:
     """Unless somebody has gone on with it, or looks at it: git would leave a checkout without its
     branch. In a thread."""
     if child.home_branch:
@@ -310,7 +310,7 @@ def _drop_branch(child: AskedChild) -> None:
     _unpin(child)
 
 
-def _unpin(child: AskedChild) -> None:
+def _unpin(child: RemoteChild) -> None:
     """Fine if its repository is gone. In a thread."""
     from bullpen.fleet import bundles
 
