@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
         ),
     ],
 )
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_a1_words_that_follow_nothing_are_refused_with_the_quoted_form(
     tmp_path: Path, words: str, hint: str
 ) -> None:

@@ -237,6 +237,7 @@ def test_no_wait_prints_the_id(desk: Desk) -> None:
     desk.done(as_json["task_id"])
 
 
+@pytest.mark.storm
 def test_options_reach_the_task(desk: Desk, tmp_path: Path) -> None:
     place = Path(desk.pen.env["HOME"]) / "shop"
     place.mkdir()
@@ -288,6 +289,7 @@ def test_any_goes_to_whoever_fits(desk: Desk) -> None:
         assert (ran.code, "nobody who may take it is running" in ran.err) == (0, waits)
 
 
+@pytest.mark.storm
 def test_stream_prints_texts_as_they_come(desk: Desk, hold: str) -> None:
     script = f'[[say first ; tool Bash {{"command":"echo"}} ; hold {hold} ; say last]]'
     with running(desk, "task", "amy", script, "--stream") as waiting:
@@ -409,6 +411,7 @@ def test_tasks_lists_what_is_open(desk: Desk, hold: str) -> None:
     assert run(desk, "tasks", "amy", "--json").json["tasks"][0]["agent"] == "amy"
 
 
+@pytest.mark.storm
 def test_t10_history_pages_and_filters(desk: Desk) -> None:
     good = id_in(run(desk, "task", "amy", "needle [[say x]]").err)
     bad = id_in(run(desk, "task", "amy", "[[status 401]]").err)
@@ -503,6 +506,7 @@ def test_no_progress_without_a_terminal(desk: Desk) -> None:
     assert "\r" not in run(desk, "task", "amy", "[[slow 1 ; say done]]").err
 
 
+@pytest.mark.storm
 def test_t13_ctrl_c_asks_and_cancels(desk: Desk, hold: str) -> None:
     with person(desk, "task", "amy", f"[[hold {hold}]]") as at:
         desk.claude.wait_held(hold)
@@ -792,6 +796,7 @@ def test_the_shell_completes(desk: Desk, words: str, offered: list[str]) -> None
     assert [line.split(",")[1] for line in ran.out.split()] == offered
 
 
+@pytest.mark.storm
 def test_the_shell_completes_tasks_also_those_that_are_over(desk: Desk, hold: str) -> None:
     over = desk.done(desk.give("amy", "[[say hi]]"))["task_id"]
     still = desk.give("amy", f"[[hold {hold}]]")

@@ -88,6 +88,7 @@ def test_c1_the_status_of_a_component(sample: Sample, pen: Pen) -> None:
     assert sample.status()["state"] == "working"
 
 
+@pytest.mark.storm
 def test_c1_without_a_token_only_what_anybody_may_know(sample: Sample) -> None:
     answer = sample.ask("GET", "/status", token="")
     assert set(answer.json) == PUBLIC
@@ -107,6 +108,7 @@ def test_c1_without_a_token_only_what_anybody_may_know(sample: Sample) -> None:
     assert sample.process.poll() is None
 
 
+@pytest.mark.storm
 def test_c1_a_secret_in_the_config_is_not_shown(sample: Sample) -> None:
     for target in ("/status", "/config"):
         answer = sample.ask("GET", target)
@@ -250,6 +252,7 @@ def test_c3_a_failed_start_is_a_state_with_its_reason(
         assert sample.wait_until_gone() == 0
 
 
+@pytest.mark.storm
 def test_c3_told_to_leave_while_it_starts(pen: Pen, port: int, tmp_path: Path) -> None:
     with running(pen.home, "slow", port, gate=str(tmp_path / "never")) as sample:
         assert sample.ask("POST", "/shutdown").status == 202
@@ -259,6 +262,7 @@ def test_c3_told_to_leave_while_it_starts(pen: Pen, port: int, tmp_path: Path) -
 # ── shutdown ──
 
 
+@pytest.mark.storm
 def test_c2_an_idle_one_leaves(sample: Sample) -> None:
     answer = sample.ask("POST", "/shutdown")
     assert answer.status == 202
@@ -358,6 +362,7 @@ def test_c2_what_makes_no_sense_is_refused(sample: Sample, body: Any) -> None:
     assert sample.status()["state"] == "idle"
 
 
+@pytest.mark.storm
 def test_c2_a_signal_drains_and_a_second_one_does_not(sample: Sample, pen: Pen) -> None:
     sample.ask("POST", "/begin")
     os.kill(sample.process.pid, signal.SIGTERM)
@@ -370,6 +375,7 @@ def test_c2_a_signal_drains_and_a_second_one_does_not(sample: Sample, pen: Pen) 
 # ── config ──
 
 
+@pytest.mark.storm
 def test_c5_what_can_change_changes_and_the_rest_says_so(sample: Sample) -> None:
     shown = sample.ask("GET", "/config").json
     assert shown["config"]["greeting"] == "hello"

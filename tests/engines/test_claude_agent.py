@@ -112,6 +112,7 @@ def test_e3_resume_without_a_conversation_is_refused(both: Team) -> None:
     assert both.pen.agents() == {}
 
 
+@pytest.mark.storm
 def test_e3_a_conversation_whose_transcript_is_gone_is_not_resumed_as_another(both: Team) -> None:
     amy = both.run(prompt="[[say noted]]")
     amy.wait_said("noted")
@@ -124,6 +125,7 @@ def test_e3_a_conversation_whose_transcript_is_gone_is_not_resumed_as_another(bo
     amy.wait_said("a new one")
 
 
+@pytest.mark.storm
 def test_b8_a_restart_whose_transcript_is_gone_says_so(both: Team) -> None:
     amy = both.run(prompt="[[say noted]]")
     amy.wait_said("noted")
@@ -139,6 +141,7 @@ def test_b8_a_restart_whose_transcript_is_gone_says_so(both: Team) -> None:
     wait_until(lambda: f"its conversation {first} is gone" in both.cli("inbox").out)
 
 
+@pytest.mark.storm
 def test_b8_a_restart_of_an_agent_to_which_nothing_was_said_tells_of_no_loss(both: Team) -> None:
     both.run()
     wait_until(lambda: both.pen.state("amy") == "idle")

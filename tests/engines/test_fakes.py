@@ -492,6 +492,7 @@ def test_a_session_killed_before_its_first_prompt_was_written_is_lost(claude: Cl
 # -- only the real ones ----------------------------------------------------------------------
 
 
+@pytest.mark.storm
 def test_a_cut_answer_is_asked_for_again(real: Claude, anthropic: FakeAnthropic) -> None:
     ran = real.run_headless("[[cut x1 ; say whole]]")
     assert (ran.code, ran.result["result"]) == (0, "whole")

@@ -157,6 +157,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
         yield Runs(Claude(tmp_path, model), tmp_path)
 
 
+@pytest.mark.storm
 def test_e4_a_run_that_goes_well(runs: Runs) -> None:
     with runs.run("[[say all good]]") as run:
         outcome = run.outcome()
@@ -211,6 +212,7 @@ def test_t1_a_run_reads_a_file_to_its_end_and_waits_for_hooks_all_the_same(
     assert (runs.claude.work / "made").exists()
 
 
+@pytest.mark.storm
 def test_t1_a_run_without_its_prompt_does_not_start(runs: Runs) -> None:
     with runs.run("[[say once]]") as run:
         assert run.outcome().fault == ""
@@ -282,7 +284,7 @@ def test_t9_an_error_of_the_api_is_a_failure_although_it_says_success(
     assert outcome.text == ""
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize(
     ("prompt", "env", "is_retryable"),
     [
@@ -333,7 +335,7 @@ def test_t9_arguments_that_it_does_not_know_are_not_tried_again(runs: Runs) -> N
     assert "unknown option '--nonsense'" in ended.why
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_t9_a_run_that_somebody_killed_may_be_tried_again(
     runs: Runs, number: signal.Signals

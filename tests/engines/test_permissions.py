@@ -105,6 +105,7 @@ def test_q4_a_refusal_reaches_the_model_with_its_reason(team: Team) -> None:
     assert "herons are protected" in json.dumps(team.claude.model.turns[-1].body["messages"])
 
 
+@pytest.mark.storm
 def test_q4_one_after_the_other(both: Team) -> None:
     """A dialog that follows at once on another is not taken for answered."""
     amy = blocked(both, "one", "two", "three")

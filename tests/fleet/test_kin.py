@@ -154,6 +154,7 @@ def test_n6_a_child_on_another_machine_that_is_not_finished_is_refused(kin: Kin)
     assert kin.h1.call(lead, "merge_child", name=name)["state"] == "landed"
 
 
+@pytest.mark.storm
 def test_n6_a_conflict_goes_to_the_child_and_its_next_commit_lands(kin: Kin) -> None:
     lead = kin.lead()
     child = kin.spawn(lead)
@@ -230,6 +231,7 @@ def test_n6_commits_that_did_not_arrive_are_fetched_by_the_next_hub(
     wait_until(lambda: kin.machines.reachable("h1") == {"h1", "h2"})
 
 
+@pytest.mark.storm
 def test_n6_a_branch_that_somebody_has_made_here_stays(kin: Kin) -> None:
     lead = kin.lead()
     child = kin.spawn(lead)

@@ -34,6 +34,7 @@ def _clone(kin: Kin, child: str) -> Path:
     return Path(git(kin.tree(child), "rev-parse", "--path-format=absolute", "--git-common-dir"))
 
 
+@pytest.mark.storm
 def test_l4_the_first_children_of_a_repository_may_come_at_once(kin: Kin) -> None:
     new = make_repo(kin.h1.pen.root.parent / "new")
     kin.h1.pen.run(role="boss", name="many", words=[], cwd=str(new))

@@ -154,7 +154,7 @@ def test_l2_a_host_that_is_not_there_is_said_at_once(h1: Pen, host: str) -> None
 
 
 @pytest.mark.parametrize("name", ["H1/amy", "a.b/amy", "*/amy", ">/amy", "h2//amy", "../amy"])
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 def test_l2_names_that_mean_more_to_the_server_are_refused(h1: Pen, name: str) -> None:
     assert h1.cli("status", name).code in (2, 4)
 

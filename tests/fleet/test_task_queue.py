@@ -93,6 +93,7 @@ def test_l3_repositories_of_the_same_name_have_nothing_in_common(queues: Queues)
     assert [secret in git(clone, *words).split() for clone in clones].count(True) == 1
 
 
+@pytest.mark.storm
 def test_l3_it_waits_for_whoever_fits_and_says_so(queues: Queues) -> None:
     words = ("task", "--any", "--fleet", "--no-wait", "--scratch", "--label", "gpu=yes", "gpu")
     ran = queues.h1.cli(*words)
@@ -147,6 +148,7 @@ def test_l3_what_was_fetched_for_one_that_is_given_back_is_removed(tmp_path: Pat
         wait_until(lambda: queues.was_fetched(id) and queues.checkouts(id) == [])
 
 
+@pytest.mark.storm
 def test_l3_a_task_is_cancelled_wherever_it_is(queues: Queues) -> None:
     queues.may_go(False)
     waits = queues.ask("waits", role="nobody")
@@ -173,6 +175,7 @@ def test_l3_a_task_is_cancelled_wherever_it_is(queues: Queues) -> None:
         {"prompt": "x" * (950 << 10)},
     ],
 )
+@pytest.mark.few(3)
 def test_l3_what_cannot_travel_is_refused_before_it_is_acknowledged(
     queues: Queues, fields: dict[str, object]
 ) -> None:

@@ -63,6 +63,7 @@ def test_d3_on_the_list_the_same_stranger_is_heard(tmp_path: Path, forge: Forge)
     assert office.tasks.prompts(office.branch(other)) == [], "a list replaces the right to write"
 
 
+@pytest.mark.storm
 def test_d3_the_text_counts_as_it_was_when_the_issue_was_taken_on(
     office: Office, forge: Forge
 ) -> None:

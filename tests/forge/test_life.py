@@ -374,6 +374,7 @@ def test_d2_a_change_whose_answer_is_lost_is_not_made_twice(
     assert office.run().over == {number: "approved"}
 
 
+@pytest.mark.storm
 def test_d2_a_forge_that_is_away_is_waited_for(office: Office, forge: Forge) -> None:
     forge.world.open_issue("ann", "[robo] Greet", "")
     forge.is_down = True
@@ -418,6 +419,7 @@ def test_d2_a_wrong_token_needs_a_person_once_and_a_new_one_is_used_at_once(
     assert office.run().over == {1: "no change"}
 
 
+@pytest.mark.storm
 def test_d2_the_status_issue_is_one_and_closed_at_the_end(office: Office, forge: Forge) -> None:
     number = forge.world.open_issue("ann", "[robo] Greet", "")
     office.script(number, Answer(is_open=True))

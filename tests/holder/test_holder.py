@@ -179,7 +179,7 @@ while :; do wait; done
     client.collect(lambda out: b"PARENT" in out and b"CHILD" in out)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("type_", "payload"),
     [
@@ -358,6 +358,7 @@ def test_k2_more_clients_than_descriptors_do_no_harm(bare_factory: Factory) -> N
     holder.connect()
 
 
+@pytest.mark.storm
 def test_k2_a_client_that_never_reads_stalls_nobody_and_comes_back(factory: Factory) -> None:
     data = noise(20_000_000)
     holder = factory.hold(python(PRINT_FILE + "os.read(0, 1)", file_of(factory, data)))

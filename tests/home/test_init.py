@@ -325,6 +325,7 @@ def test_h4_of_two_inits_the_slower_one_refuses(tmp_path: Path) -> None:
     assert not list(root.rglob("*.new"))
 
 
+@pytest.mark.storm
 def test_h4_of_inits_at_once_exactly_one_makes_the_home(tmp_path: Path) -> None:
     started = [
         subprocess.Popen([BULLPEN, "init"], cwd=tmp_path, stdout=-1, stderr=-1) for _ in range(4)

@@ -50,6 +50,7 @@ def without_ages(text: str) -> list[str]:
     return [re.sub(r" +\d+[smh]$", "", line) for line in text.splitlines()]
 
 
+@pytest.mark.storm
 def test_w16_the_list_is_the_same_with_a_hub_and_without(
     pen: Pen, repo: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

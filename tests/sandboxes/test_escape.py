@@ -538,7 +538,7 @@ def test_x5_in_a_terminal_of_its_own_it_types_for_itself_alone(machine: Machine)
 # ── limits ───────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 def test_x5_a_fork_bomb_is_held(machine: Machine) -> None:
     if machine.uid == 0 and limits.find().pids is None:
         pytest.skip("there is no limit for root here, and doctor says so")

@@ -317,6 +317,7 @@ def test_t10_a_large_part_leaves_the_other_its_room(tmp_path: Path, large: str) 
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 def test_t10_commits_that_are_not_listed_are_counted(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo")
     checkout, base = look(repo), head_of(look(repo))

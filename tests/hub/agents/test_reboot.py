@@ -48,6 +48,7 @@ def test_b10_what_ran_is_ended_by_the_reboot_and_all_of_it_comes_back(
     assert pen.cli("resume").out == "no agent was interrupted · by name: bullpen resume NAME\n"
 
 
+@pytest.mark.storm
 def test_b10_a_program_that_was_killed_from_outside_is_named_and_comes_back(pen: Pen) -> None:
     """As when memory ran out; not one that was stopped, or ended by itself."""
     for name in ("amy", "bob", "cleo"):
@@ -66,6 +67,7 @@ def test_b10_a_program_that_was_killed_from_outside_is_named_and_comes_back(pen:
     assert running == {"amy"}
 
 
+@pytest.mark.storm
 def test_b10_an_end_in_this_boot_is_no_reboot(pen: Pen) -> None:
     pen.run(name="amy")
     rebooted(pen)

@@ -65,6 +65,7 @@ def lock_of(pen: Pen, repo: Path, name: str) -> str | None:
 # ── where a start works ──
 
 
+@pytest.mark.storm
 def test_r5_run_says_where_it_works_and_never_leaves_its_worktree_silently(
     home: Pen, repo: Path
 ) -> None:
@@ -163,6 +164,7 @@ def test_w11_worktree_is_unlocked_by_the_next_hub(home: Pen, repo: Path, victim:
     assert lock_of(home, repo, "bob") == LOCK_REASON.format("bob")
 
 
+@pytest.mark.storm
 def test_w11_lock_of_a_person_survives(home: Pen, repo: Path) -> None:
     """The start, the end, a failed start, and the next hub."""
     run(home, repo, "amy")

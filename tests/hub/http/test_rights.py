@@ -220,6 +220,7 @@ def test_b6_an_agent_gets_its_own_events_only(inside: Inside) -> None:
     assert {"amy", "bob"} <= {event["agent"] for event in everything}
 
 
+@pytest.mark.storm
 def test_b6_no_answer_holds_a_token_or_its_hash(inside: Inside) -> None:
     secrets = [inside.owner]
     for name in ("amy", "bob"):

@@ -117,6 +117,7 @@ def test_n4_one_that_conflicts_with_another_is_tried_on_what_that_made(yard: Yar
     assert sorted(entries[name]["state"] for name in ("amy", "bob")) == ["came_back", "landed"]
 
 
+@pytest.mark.storm
 def test_n3_verify_runs_in_a_sandbox_in_a_checkout_of_its_own(yard: Yard) -> None:
     tree = yard.agent("amy", a_txt="a\n")
     secret = Path(yard.pen.env["HOME"]) / "secret"
@@ -174,6 +175,7 @@ def test_n3_asked_again_it_is_verified_as_before_until_another_command_is_named(
     assert (ran.code, "landed as" in ran.out) == (0, True), ran
 
 
+@pytest.mark.storm
 def test_n3_scratch_checkouts_are_prepared_as_worktrees_are(yard: Yard) -> None:
     (yard.repo / ".env").write_text("KEY=1\n")
     role = yard.pen.root / "roles" / "worker.yaml"
@@ -187,6 +189,7 @@ def test_n3_scratch_checkouts_are_prepared_as_worktrees_are(yard: Yard) -> None:
     assert entry["status"]["state"] == "landed", entry
 
 
+@pytest.mark.storm
 def test_n3_a_checkout_in_the_way_is_an_error_that_names_the_files(yard: Yard) -> None:
     yard.agent("cleo", file0_txt="cleo\n")
     yard.agent("dan", d_txt="d\n")
@@ -232,6 +235,7 @@ def test_n3_an_entry_lands_the_commit_that_was_asked_for(yard: Yard) -> None:
     assert not (yard.repo / "later.txt").exists()
 
 
+@pytest.mark.storm
 def test_n4_a_target_that_moves_meanwhile_is_built_on_again(yard: Yard) -> None:
     yard.agent("amy", a_txt="a\n")
     wait = "test -e main.txt || until test -e go; do sleep 0.1; done"
@@ -318,6 +322,7 @@ def test_n1_land_names_what_was_not_committed_and_so_did_not_land(yard: Yard) ->
     assert (ran.code, ran.out.splitlines()[-1]) == (0, told), ran
 
 
+@pytest.mark.storm
 def test_n1_finish_lands_and_removes_in_one_step_that_can_be_run_again(yard: Yard) -> None:
     tree = yard.agent("amy", a_txt="a\n")
     (tree / "left.txt").write_text("left\n")

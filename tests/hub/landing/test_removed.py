@@ -94,6 +94,7 @@ def test_n3_a_hub_killed_after_a_removal_leaves_no_entry_to_the_next_of_that_nam
     wait_until(lambda: status_of(yard, id)["state"] == "cancelled")
 
 
+@pytest.mark.storm
 def test_n3_another_worktree_of_that_name_does_not_go_on_with_an_entry(yard: Yard) -> None:
     """It was removed and made again while no hub was there."""
     pen = yard.pen

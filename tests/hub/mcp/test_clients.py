@@ -43,6 +43,7 @@ async def call(session: ClientSession, tool: str, **arguments: Any) -> str:
     return str(answer.content[0].text)  # type: ignore[union-attr]
 
 
+@pytest.mark.storm
 def test_m0_the_sdks_client_lists_and_calls_every_tool_through_the_relay(grove: Grove) -> None:
     grove.pen.role("giver", **PROGRAM, capabilities=["delegate"], may_grant="coder")
     grove.run("lead", role="giver")

@@ -59,6 +59,7 @@ def test_g5_an_idle_agent_gets_one_message_per_idle_period(pen: Pen) -> None:
     assert beats(pen) == ["are you there?"] * 2
 
 
+@pytest.mark.storm
 def test_g5_another_hub_does_not_send_it_again(pen: Pen) -> None:
     role(pen, idle_timeout="1s", message="once")
     start(pen)
@@ -82,6 +83,7 @@ def test_g5_idle_while_the_hub_was_away_counts(pen: Pen) -> None:
 @pytest.mark.parametrize(
     ("condition", "count"), [("true", 1), ("false", 0), ('test -n "$BULLPEN_ACTOR"', 1)]
 )
+@pytest.mark.few(1)
 def test_g5_the_condition_decides(pen: Pen, condition: str, count: int) -> None:
     marked = f"touch asked; {condition}"
     role(pen, idle_timeout="1s", message="met", condition=marked)

@@ -187,6 +187,7 @@ def test_g2_read_is_what_the_receiver_fetched_itself(pen: Pen) -> None:
     assert (refused.code, refused.out) == (6, "")
 
 
+@pytest.mark.storm
 def test_g2_they_outlive_hub_and_agent(pen: Pen) -> None:
     pen.run(name="amy")
     for number in range(3):
@@ -208,6 +209,7 @@ def test_g2_they_outlive_hub_and_agent(pen: Pen) -> None:
 # ── to the person ──
 
 
+@pytest.mark.storm
 def test_g1_an_agent_reaches_the_person(pen: Pen) -> None:
     pen.run(name="amy")
     said = as_agent(pen, "amy", "send", "root", "I am done")
@@ -342,6 +344,7 @@ def test_g1_the_api_takes_text_and_nothing_else(tidy: Pen, body: Any, status: in
     assert len(texts(tidy, "amy")) == before + (status == 201)
 
 
+@pytest.mark.storm
 def test_g1_mistakes_are_named(pen: Pen) -> None:
     pen.run(name="amy")
     nobody = pen.cli("send", "amx", "x")

@@ -378,6 +378,7 @@ def test_q4_an_answer_that_the_hook_did_not_hear_is_kept_for_it(asking: Asking) 
     assert hook.decision() == ALLOW
 
 
+@pytest.mark.storm
 def test_q4_answered_by_nobody_while_the_hub_is_away(asking: Asking) -> None:
     pen, hook = asking.pen, asking.ask()
     hook.kill()
@@ -431,6 +432,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.few(1)
 def test_q2_all_ways_to_ask_are_the_same(asking: Asking, way: str) -> None:
     hook = asking.send(request("ls"), words=WAYS[way])
     wait_until(lambda: len(asking.inbox()) == 1)
@@ -438,7 +440,7 @@ def test_q2_all_ways_to_ask_are_the_same(asking: Asking, way: str) -> None:
     assert hook.decision() == ALLOW
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "body", [b"", b"\xff\xfe", b"[1]", b"{", b'{"tool_name": 7}', b'{"a": 1}'], ids=repr

@@ -94,6 +94,7 @@ def test_q4_only_a_question_takes_an_answer(asking: Asking) -> None:
     assert asking.inbox()[0]["state"]["status"] == "waiting"
 
 
+@pytest.mark.storm
 def test_q4_a_killed_hub_keeps_question_and_answer(asking: Asking) -> None:
     pen, hook = asking.pen, asking.ask_question("Which bird?")
     pen.kill_hub()

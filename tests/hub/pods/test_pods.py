@@ -294,6 +294,7 @@ def test_p5_prompt_that_a_member_cannot_take_is_refused(home: Pen, repo: Path) -
     assert on_disk(home, repo) == before
 
 
+@pytest.mark.storm
 def test_p5_members_with_a_broken_session_are_refused(home: Pen, repo: Path) -> None:
     assert home.cli("pod", "launch", "team", cwd=repo).code == 0
     assert home.cli("pod", "stop", "team", "--force").code == 0
@@ -421,6 +422,7 @@ def test_p5_launch_and_runs_of_its_members_at_once(home: Pen, repo: Path) -> Non
     assert ("ben" in agents) == pod_won
 
 
+@pytest.mark.storm
 def test_p5_same_run_asked_twice_is_one_pod(home: Pen, repo: Path) -> None:
     body = asked(home, "crew", repo)
     results = together(*[lambda: launch(home, body) for _ in range(3)])

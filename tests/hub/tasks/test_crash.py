@@ -303,7 +303,7 @@ def test_t10_history_whose_hub_is_killed_keeps_no_files_of_what_it_forgot(
     assert kept == {item["task_id"] for item in items}
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("spec", OFFERING.values(), ids=OFFERING)
 def test_t11_offered_task_whose_hub_is_killed_is_done_once(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -315,7 +315,7 @@ def test_t11_offered_task_whose_hub_is_killed_is_done_once(crashing: Crashing, s
     assert found["agent"] == "amy"
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("spec", CANCELLING.values(), ids=CANCELLING)
 def test_t11_cancel_whose_hub_is_killed_happens(crashing: Crashing, spec: str) -> None:
     name = fresh()
@@ -474,6 +474,7 @@ def start_paused(crashing: Crashing, spec: str) -> None:
     assert not starting.is_alive()
 
 
+@pytest.mark.storm
 def test_t11_agents_ready_before_all_tasks_are_taken_up_get_none_twice(crashing: Crashing) -> None:
     name = fresh()
     # Not right before it is given out: agents that get ready look for tasks, too.
@@ -519,7 +520,7 @@ def test_t1_a_task_given_when_the_last_is_over_waits_until_that_has_let_go(
         crashing.assert_over(given.result(60), second, "completed", "start", "end")
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("spec", RETRYING.values(), ids=RETRYING)
 def test_t11_lost_run_whose_hub_is_killed_too_is_tried_again_once(
     crashing: Crashing, spec: str
@@ -536,7 +537,7 @@ def test_t11_lost_run_whose_hub_is_killed_too_is_tried_again_once(
     assert [run["fault"] for run in found["runs"]] == ["lost", ""]
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 @pytest.mark.parametrize("spec", TELLING.values(), ids=TELLING)
 def test_t6_message_in_front_of_a_prompt_is_not_lost_with_the_hub(
     crashing: Crashing, spec: str

@@ -117,7 +117,7 @@ def fine(status: int) -> bool:
     return status in (400, 403, 404)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(4)
 def test_t9_a_path_is_no_path(office: Desk, odd: str) -> None:
     """As it is, percent-encoded, and with its slashes left alone."""
     port, token = seated(office, "amy", 1).below_hub.port, office.token
@@ -199,7 +199,7 @@ def test_c5_a_role_is_no_path(office: Desk, odd: str) -> None:
     assert file.read_bytes() == before
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(6)
 def test_t10_filters_are_only_looked_for(office: Desk, odd: str) -> None:
     for name in ("session", "text", "state"):
         target = f"/agents/amy/history?{name}={quote(odd, safe='')}"

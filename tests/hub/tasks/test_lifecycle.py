@@ -47,6 +47,7 @@ def test_t1_a_task_is_taken_done_and_shown(any_desk: Desk) -> None:
     wait_until(lambda: any_desk.pen.state("amy") == "idle")
 
 
+@pytest.mark.storm
 def test_t1_tools_work_behind_walls_in_a_directory_of_its_own(any_desk: Desk) -> None:
     any_desk.agent("amy")
     script = '[[tool Bash {"command": "pwd > here; id -u >> here"} ; say done]]'
@@ -347,6 +348,7 @@ def test_p7_a_restart_of_the_hub_is_no_work_of_an_idle_agent(desk: Desk) -> None
     assert desk.pen.agents()["amy"]["since"] == idle_since
 
 
+@pytest.mark.storm
 def test_attach_says_that_there_is_no_terminal(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     with pytest.raises(BullpenError, match="takes tasks"):

@@ -151,6 +151,7 @@ def test_x3_a_task_for_a_sandbox_alone_does_not_run_when_that_was_turned_off(des
     assert desk.done(desk.offer("[[say hi]]", role="amy"))["output"] == "hi"
 
 
+@pytest.mark.storm
 def test_x3_a_wall_that_breaks_while_it_is_built_is_no_way_out(desk: Desk, tmp_path: Path) -> None:
     """It works when it is tried, and not when it counts."""
     program = tmp_path / "sometimes" / "bwrap"
@@ -191,6 +192,7 @@ def test_x7_links_in_its_git_are_not_in_the_repository_and_its_commit_is(
     assert victim.read_text() == "as it was"
 
 
+@pytest.mark.storm
 def test_x2_limits_of_agents_that_ended_are_removed(desk: Desk) -> None:
     where = limits.find().pids
     if where is None:

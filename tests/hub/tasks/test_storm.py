@@ -237,7 +237,7 @@ def test_t11_killed_holder_is_lost_and_tried_again(either: Counting) -> None:
     either.assert_tidy()
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 def test_t11_hub_and_holder_killed_together_is_tried_again(either: Counting) -> None:
     id = given(either, "n1")
     either.pen.kill_hub()
@@ -274,6 +274,7 @@ def wipe(pen: Pen) -> None:
             path.unlink()
 
 
+@pytest.mark.storm
 def test_t11_task_outlives_the_directory_of_sockets(amy: Counting) -> None:
     id = given(amy, "n1")
     hub = amy.pen.pid
@@ -306,6 +307,7 @@ def test_t7_task_whose_socket_is_gone_times_out(amy: Counting) -> None:
     amy.assert_tidy()
 
 
+@pytest.mark.storm
 def test_t11_task_is_found_again_after_a_kill_without_sockets(amy: Counting) -> None:
     id = given(amy, "n1")
     factory = factory_pid(amy.pen)

@@ -142,6 +142,7 @@ def test_t8_many_lines_and_several_who_watch(desk: Desk) -> None:
         assert live.texts == [f"word {number}" for number in range(5000)]
 
 
+@pytest.mark.storm
 def test_t8_a_hub_with_a_quiet_task_is_quiet(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     task = desk.give("amy", "[[say x ; hold one ; say y]]", keep_open=True)

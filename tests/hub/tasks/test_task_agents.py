@@ -67,6 +67,7 @@ KEY = {"ANTHROPIC_API_KEY": "sk-ant-none"}
 # ── stages ──
 
 
+@pytest.mark.storm
 def test_e2_an_agent_in_a_sandbox_that_could_not_log_in_is_not_started(shared: Desk) -> None:
     shared.role("lone", sandbox={"enabled": True})
     shared.write_file("lone", role="lone")
@@ -116,6 +117,7 @@ def test_c3_an_agent_starts_in_stages(office: Desk, tmp_path: Path) -> None:
     assert side.wait(side.give("[[say hi]]"), *OVER)["output"] == "hi"
 
 
+@pytest.mark.storm
 def test_c3_a_hub_that_leaves_does_not_wait_for_an_engine(office: Desk, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     write_free(office, "amy")
@@ -304,6 +306,7 @@ def test_c4_model_and_turns_are_the_engines(shared: Desk) -> None:
     assert "--max-turns 9" in last
 
 
+@pytest.mark.storm
 def test_c4_time_out_directory_and_keeping_open(shared: Desk, tmp_path: Path) -> None:
     work = tmp_path / "work"
     shared.agent(
@@ -416,6 +419,7 @@ def file_of(office: Desk, name: str) -> Path:
     return office.pen.root / "agents" / f"{name}.yaml"
 
 
+@pytest.mark.storm
 def test_c5_what_holds_at_once_and_what_needs_a_start(shared: Desk) -> None:
     rosa = task_agent(shared, "rosa")
     port = shared.pen.free_port()
@@ -605,6 +609,7 @@ def test_c2_force_cancels_at_the_end(shared: Desk) -> None:
     assert "part" in shared.task(task)["output"]
 
 
+@pytest.mark.storm
 def test_c2_without_force_the_task_goes_on(shared: Desk) -> None:
     cora = task_agent(shared, "cora")
     task = busy(shared, "cora", "cora")
@@ -729,6 +734,7 @@ def test_c2_a_drain_that_ended_while_the_hub_was_away(office: Desk, force: bool)
     assert office.task(task)["state"] == ("cancelled" if force else "completed")
 
 
+@pytest.mark.storm
 def test_c2_a_stop_that_a_kill_cut_off_is_finished(desk: Desk) -> None:
     """The program ignores SIGTERM: so the hub dies while it waits."""
     config = desk.pen.root / "config.yaml"

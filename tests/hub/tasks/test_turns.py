@@ -93,6 +93,7 @@ def test_t3_cancel_holds_over_a_kill_of_the_hub(desk: Desk) -> None:
     assert (found["state"], len(found["runs"])) == ("cancelled", 1)
 
 
+@pytest.mark.storm
 def test_t3_a_task_that_waits_for_its_next_attempt_is_cancelled_at_once(desk: Desk) -> None:
     desk.program("""
 with open("count", "a") as file:
@@ -224,6 +225,7 @@ result(conversation, total_cost_usd=0.25)
 # ── time ──
 
 
+@pytest.mark.storm
 def test_t7_time_is_over_and_what_was_said_is_kept(any_desk: Desk) -> None:
     any_desk.agent("amy", walls=any_desk.claude.model is not None)
     script = '[[say so far ; tool Bash {"command": "true"} ; hold one]]'

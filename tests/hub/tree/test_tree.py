@@ -202,6 +202,7 @@ def test_i4_a_restart_of_the_parent_keeps_its_children(grove: Grove) -> None:
     assert grove.wait("lead")["from"] == child
 
 
+@pytest.mark.storm
 def test_i3_the_tree_is_rebuilt_from_sessions_alone(grove: Grove) -> None:
     grove.run("lead")
     child = grove.spawn("lead", "csv")

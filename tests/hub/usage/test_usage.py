@@ -470,6 +470,7 @@ def reached(pen: Pen, name: str) -> list[tuple[str, str, float]]:
     return [(event["of"], event["name"], event["used"]) for event in events]
 
 
+@pytest.mark.storm
 def test_o2_a_pod_shares_its_budget_and_all_who_work_are_interrupted(pen: Pen) -> None:
     write_role(pen, "worker", INTERRUPTED)
     write_template(pen, "team", "role: worker, count: 3", budget="{tokens: 100}")

@@ -115,6 +115,7 @@ def test_p4_what_the_person_denies_does_not_land(desk: Desk) -> None:
     assert subjects(repo, "denied-ann") == ["one", "Start"]
 
 
+@pytest.mark.storm
 def test_n3_an_answer_is_for_one_commit(desk: Desk) -> None:
     """Somebody commits while the question waits: it is asked again."""
     repo = begin(desk, "newer")
@@ -151,6 +152,7 @@ def test_n3_a_question_outlives_hubs_however_long_they_take_to_ask_it_again(
         assert subjects(repo) == ["Add later.txt", "one", "Start"]
 
 
+@pytest.mark.storm
 def test_n3_what_came_back_ends_the_sequence_and_is_not_tried_again_by_itself(desk: Desk) -> None:
     repo = begin(desk, "clash")
     question = wait_asked(desk, "clash-ann")
@@ -194,6 +196,7 @@ def taken_over(desk: Desk, config: Path, text: str, key: str) -> None:
     wait_until(lambda: told() > already)
 
 
+@pytest.mark.storm
 def test_p4_what_stays_behind_and_what_is_verified_is_said(desk: Desk) -> None:
     with changed_settings(desk, "landing: {verify: test -e one}", "landing.verify"):
         mess = f"tool Bash {json.dumps({'command': 'echo x > mess'})}"

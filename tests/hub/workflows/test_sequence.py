@@ -66,6 +66,7 @@ def test_p4_the_next_goes_on_from_the_branch_and_the_result_of_the_one_before(de
     assert (again.code, "there is a worktree ann already" in again.err) == (5, True)
 
 
+@pytest.mark.storm
 def test_p4_a_plain_program_is_told_its_prompt_alone(desk: Desk) -> None:
     repo = write_pod(desk, "printed", ("ida", "[[say It is in line 3.]]"))
     rules = {"worktree": {"enabled": True}, "sandbox": {"enabled": False}}
@@ -83,6 +84,7 @@ def test_p4_a_plain_program_is_told_its_prompt_alone(desk: Desk) -> None:
     assert desk.task(str(printed["task_id"]))["output"] == "print this"
 
 
+@pytest.mark.storm
 def test_p4_a_failure_stops_the_pod(desk: Desk) -> None:
     repo = write_pod(desk, "broken", ("cat", "[[status 400]]"), ("dan", "[[say never]]"))
     assert desk.pen.cli("pod", "launch", "broken", cwd=repo).code == 0
@@ -92,6 +94,7 @@ def test_p4_a_failure_stops_the_pod(desk: Desk) -> None:
     assert "pod broken stopped: cat: task t-" in desk.pen.cli("inbox").out
 
 
+@pytest.mark.storm
 def test_p6_stop_ends_a_sequence(desk: Desk) -> None:
     repo = write_pod(desk, "stopped", ("eve", "[[hold third ; say x]]"), ("flo", "[[say never]]"))
     assert desk.pen.cli("pod", "launch", "stopped", cwd=repo).code == 0

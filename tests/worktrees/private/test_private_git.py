@@ -132,6 +132,7 @@ def test_x7_other_branches_tags_and_stashes_do_not_move_or_vanish(machine: Machi
     assert {name for name in after if not name.startswith("refs/bullpen")} == set(before)
 
 
+@pytest.mark.storm
 def test_x7_a_child_has_its_branch_for_itself(machine: Machine) -> None:
     """Its name begins with that of the parent's."""
     machine.git("branch", "amy.child")
@@ -172,6 +173,7 @@ def test_x7_what_gc_outside_would_prune_is_pinned(machine: Machine) -> None:
     assert "one" in machine.shell("git fsck; git log -1 --format=%s; git stash pop -q; cat one")
 
 
+@pytest.mark.storm
 def test_x7_a_detached_agent_brings_its_head(machine: Machine) -> None:
     machine.git("checkout", "-q", "--detach", cwd=machine.cwd)
     before = refs(machine, "refs/heads")
@@ -182,6 +184,7 @@ def test_x7_a_detached_agent_brings_its_head(machine: Machine) -> None:
     assert machine.git("log", "-1", "--format=%s", cwd=machine.cwd).strip() == "one"
 
 
+@pytest.mark.storm
 def test_x7_a_sparse_checkout_stays_one(machine: Machine) -> None:
     machine.write("repo/big/file", "big")
     machine.write("repo/small/file", "small")
@@ -271,6 +274,7 @@ def test_x7_refs_outside_come_in_and_what_it_changed_stays_its_own(machine: Mach
     assert subjects(machine, "amy")[0] == "Merged"
 
 
+@pytest.mark.storm
 def test_x7_settings_outside_come_in(machine: Machine) -> None:
     machine.shell("git config user.nickname mine")
     assert machine.shell("git config user.nickname") == "mine\n"
@@ -341,6 +345,7 @@ def test_x7_a_branch_that_was_set_back_outside_stays_there(machine: Machine) -> 
     assert subjects(machine, "amy") == ["two", "Start"]
 
 
+@pytest.mark.storm
 def test_x7_a_history_without_its_beginning_stays_inside(machine: Machine) -> None:
     """Git takes nothing of it over, and says that all went well."""
     start = refs(machine)["refs/heads/amy"]
@@ -359,6 +364,7 @@ def test_x7_a_history_without_its_beginning_stays_inside(machine: Machine) -> No
     assert not cleared(machine), "what did not come over is there alone"
 
 
+@pytest.mark.storm
 def test_x7_a_sparse_checkout_is_kept(machine: Machine) -> None:
     machine.shell(COMMIT.format("one") + "git sparse-checkout set --no-cone /one")
     machine.bring_over()
@@ -645,6 +651,7 @@ def test_x7_a_refresh_follows_no_link(machine: Machine, is_protected: bool) -> N
         assert target.read_text() == "of the agent\n"
 
 
+@pytest.mark.storm
 def test_x7_pipes_and_too_much_output_keep_nobody_waiting(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -718,6 +725,7 @@ def test_x7_an_object_that_is_not_what_it_is_called_never_gets_out(machine: Mach
     assert machine.git("cat-file", "blob", blob) == "evil\n"
 
 
+@pytest.mark.storm
 def test_x7_one_that_does_not_verify_keeps_no_other_back(machine: Machine) -> None:
     machine.shell(
         COMMIT.format("one")
