@@ -113,6 +113,7 @@ def test_script_says_how_to_install_it(bullpen: Bullpen, name: str) -> None:
     assert bullpen("completion", SHELL=f"/usr/bin/{name}").out == ran.out
 
 
+@pytest.mark.storm
 def test_zsh_completes_with_the_line_that_it_says(bullpen: Bullpen) -> None:
     said = bullpen("completion", "zsh").out.splitlines()[1]
     line = said.partition("~/.zshrc: ")[2].replace("&& compinit", "&& compinit -u -D")

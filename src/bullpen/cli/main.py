@@ -48,6 +48,7 @@ SECTIONS = {
         "agent": "Start, stop and list agents that take tasks",
         "rm": "Remove an agent: its program, its session, its worktree",
         "gc": "Remove what ended agents left",
+        "components": "Say how everything is that serves in this home",
         "discover": "Find what serves on this machine",
         "shutdown": "Have agents, components and the hub leave in order",
         "hub": "The daemon of this home",

@@ -90,22 +90,31 @@ def write_table(
     cut: Collection[str] | None = None,
     figures: Collection[str] = (),
 ) -> None:
+    """Print `table_lines`."""
+    for line in table_lines(headers, rows, drop=drop, cut=cut, figures=figures):
+        write(line)
+
+
+def table_lines(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    drop: Sequence[str] = (),
+    cut: Collection[str] | None = None,
+    figures: Collection[str] = (),
+) -> list[str]:
     """Columns aligned by display width, no wider than the terminal: `drop` names columns that may
     be left out, the first of them first; `cut` those whose texts may be cut (else the last);
     `figures` those that are aligned to the right. A pipe gets all of it. Without headers it is
     one record, which stays whole: its values are wrapped."""
     cells = [[printable(cell) for cell in row] for row in rows]
     if not headers:
-        lines = [line for row in align(cells) for line in _wrapped_value(row, cells)]
-    else:
-        from bullpen.table import lay_out
+        return [line for row in align(cells) for line in _wrapped_value(row, cells)]
+    from bullpen.table import lay_out
 
-        columns = terminal_columns()
-        table = [headers, *cells]
-        first, *lines = lay_out(headers, table, columns, drop=drop, cut=cut, figures=figures)
-        write(colour(first, "dim"))
-    for line in lines:
-        write(line)
+    table, columns = [headers, *cells], terminal_columns()
+    first, *lines = lay_out(headers, table, columns, drop=drop, cut=cut, figures=figures)
+    return [colour(first, "dim"), *lines]
 
 
 def _wrapped_value(line: str, cells: Sequence[Sequence[str]]) -> list[str]:

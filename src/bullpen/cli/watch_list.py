@@ -2,12 +2,13 @@
 a person. Starts the hub once; later it waits for one that is down.
 """
 
+import itertools
 import os
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bullpen.cli import output
@@ -27,16 +28,21 @@ HOME, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 def watch_text(hub: Hub, call: "Call[Any]", verb: str) -> None:
     """The text of another call than the list's, drawn again and again, until Ctrl-C."""
+    hubs = itertools.chain([hub], itertools.repeat(Hub(hub.home, start=False)))
+    watch_screen(lambda: _text(next(hubs), call), verb)
+
+
+def watch_screen(make_text: Callable[[], str], verb: str) -> None:
+    """Any text, made and drawn again and again, until Ctrl-C."""
     _refuse_pipe(verb)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.stdout.write(ENTER)
     try:
         while True:
             try:
-                _draw(_text(hub, call))
+                _draw(make_text())
             except BullpenError as error:
                 _draw(f"{output.printable(error.message)}\n")
-            hub = Hub(hub.home, start=False)
             time.sleep(LOOK_AGAIN_SECONDS)
     except KeyboardInterrupt:
         return

@@ -8,9 +8,10 @@ if TYPE_CHECKING:
     from bullpen.model.component import Component
 
 
-def list_components() -> "Call[list[Component]]":
-    """All components whose process lives, by name."""
-    return Call("GET", path("components"), read=Models("component.Component"))
+def list_components(*, gone: bool = False) -> "Call[list[Component]]":
+    """All components whose process lives, by name; with `gone` those, too, that died."""
+    query = {"gone": 1} if gone else {}
+    return Call("GET", path("components"), query=query, read=Models("component.Component"))
 
 
 def register_component(

@@ -2,7 +2,8 @@
 
 Called by `hub/http/components` and `hub/http/status`. Writes the table `components`, for the next
 hub, and notes in the hub's journal who came and who left. A component is its process: one whose
-process is gone is dropped as soon as somebody looks. Never asks or signals that process.
+process is gone is dropped as soon as somebody looks, and remembered by this hub for a day. Never
+asks or signals that process.
 """
 
 import asyncio
@@ -15,7 +16,10 @@ from bullpen.hub.store.store import Store
 from bullpen.model.component import Component, Registration
 
 # How it is now is not stored: whoever lives tells the next hub.
-COLUMNS = tuple(name for name in Component.model_fields if name not in ("state", "problem"))
+NOT_STORED = ("state", "problem", "gone")
+COLUMNS = tuple(name for name in Component.model_fields if name not in NOT_STORED)
+GONE_SECONDS = 24 * 3600.0
+MOST_GONE = 100
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM components"
 REPLACE = (
     f"INSERT OR REPLACE INTO components ({', '.join(COLUMNS)})"
@@ -30,6 +34,7 @@ class Components:
     def __init__(self, store: Store, journal: Journal) -> None:
         self._store = store
         self._known: dict[str, Component] = {}
+        self._gone: dict[str, Component] = {}
         self._changing = asyncio.Lock()
         self._journal = journal
 
@@ -62,6 +67,7 @@ class Components:
             if last is None or _stored(component) != _stored(last):
                 await self._execute(REPLACE, _stored(component))
             self._known[component.name] = component
+            self._gone.pop(component.name, None)
         if not is_same:
             self._journal.note("info", "a component came", **_named(component))
         return component
@@ -70,8 +76,17 @@ class Components:
         """The components whose process lives; the others are forgotten."""
         for component in list(self._known.values()):
             if not _is_alive(component) and await self._forget(component):
+                self._gone[component.name] = component.model_copy(update={"gone": time.time()})
                 self._journal.note("warn", "a component is gone", **_named(component))
         return sorted(self._known.values(), key=lambda component: component.name)
+
+    async def gone(self) -> list[Component]:
+        """Those that died without leaving, of the last day, as they last said they were."""
+        await self.living()
+        began = time.time() - GONE_SECONDS
+        recent = [one for one in self._gone.values() if (one.gone or 0.0) > began]
+        self._gone = {one.name: one for one in recent[-MOST_GONE:]}
+        return sorted(self._gone.values(), key=lambda component: component.name)
 
     async def remove(self, name: str) -> Component:
         """Forget it; its process is none of our business."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub.http.guard import actor_of, owner_or_director
@@ -12,13 +12,17 @@ from bullpen.model.component import Component, Registration
 router = APIRouter(tags=["components"], dependencies=[Depends(owner_or_director)])
 
 Name = Annotated[str, Path(max_length=80, description="a component's name")]
+Gone = Annotated[bool, Query(description="also those that died without leaving")]
 
 
 @router.get("/components", response_model=list[Component])
-async def list_components(hub: HubPart, request: Request) -> Any:
-    """All components whose process lives, by name; a director sees itself."""
+async def list_components(hub: HubPart, request: Request, gone: Gone = False) -> Any:
+    """All components whose process lives, by name; a director sees itself. With `gone`, also those
+    that died within a day without leaving, if this hub saw it."""
     own = actor_of(request).director
-    return [one for one in await hub.components.living() if own in ("", one.name)]
+    known = await hub.components.living()
+    known += await hub.components.gone() if gone else []
+    return [one for one in known if own in ("", one.name)]
 
 
 @router.post("/components", status_code=201, response_model=Component)
