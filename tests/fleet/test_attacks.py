@@ -17,7 +17,7 @@ from bullpen.fleet.credential import Certificate, issue
 from bullpen.fleet.frames import encode
 from bullpen.fleet.nkeys import Signer, make_seed
 from bullpen.fleet.subjects import said_to
-from tests.fleet.links import credential, eve
+from tests.fleet.links import credential, eve, reached
 from tests.fleet.machines import Machines, made_machines
 from tests.hub.pen import Pen, change_hub
 from tests.waiting import wait_until
@@ -55,7 +55,7 @@ def say(machines: Machines, subject: str, data: bytes) -> None:
     async def once() -> None:
         client = await eve(machines)
         await client.publish(subject, data)
-        await client.flush()
+        await reached(client)
         await client.close()
 
     asyncio.run(once())
@@ -71,7 +71,7 @@ def overheard(machines: Machines, target: str, text: str) -> tuple[str, bytes]:
         client = await eve(machines)
         heard: asyncio.Queue[Any] = asyncio.Queue()
         await client.subscribe(f"bullpen.{target}.h1.>", cb=heard.put)
-        await client.flush()
+        await reached(client)
         answer = await asyncio.to_thread(
             machines.hosts["h1"].ask, "POST", f"/hosts/{target}/agents/amy/messages", {"text": text}
         )

@@ -28,6 +28,7 @@ from bullpen.fleet.nkeys import Signer, Verifier, make_seed
 from bullpen.fleet.server_certificate import ensure_certificate
 from bullpen.fleet.subjects import key
 from tests.commands import Ran
+from tests.fleet.links import reached
 from tests.fleet.machines import Machines, made_machines
 from tests.waiting import wait_until
 
@@ -186,7 +187,7 @@ def test_l5_the_server_lets_a_host_act_under_its_own_name_alone(machines: Machin
             await client.publish(subject, b"x")
         for subject in (f"bullpen.{as_host}.>", f"_INBOX_{as_host}.>"):
             await client.subscribe(subject)
-        await client.flush()
+        await reached(client)
         async with asyncio.timeout(60):
             while as_host != "h1" and len(noted) < 4:
                 await asyncio.sleep(0.01)

@@ -18,7 +18,7 @@ from bullpen.model.child_letter import AboutChild, Born, ChildUpdate
 from bullpen.model.letter import Letter
 from bullpen.model.parcel import Parcel
 from tests.fleet.kin import WORKTREE
-from tests.fleet.links import credential, eve
+from tests.fleet.links import credential, eve, reached
 from tests.fleet.machines import Machines, made_machines
 from tests.fleet.mail import rows
 from tests.hub.pen import change_hub
@@ -64,7 +64,7 @@ class Homes:
         async def once() -> None:
             client = await eve(self.machines, "mallory")
             await client.publish(subject, data)
-            await client.flush()
+            await reached(client)
             await client.close()
 
         asyncio.run(once())
@@ -141,7 +141,7 @@ def test_l4_a_report_that_is_sent_again_is_heard_once(homes: Homes) -> None:
         client = await eve(homes.machines, "mallory")
         heard: asyncio.Queue[Any] = asyncio.Queue()
         await client.subscribe(mail_subject("h1", "h2", "*"), cb=heard.put)
-        await client.flush()
+        await reached(client)
         there = Grove.of(homes.machines.hosts["h2"], homes.groves["h1"].repo)
         words = {"status": "success", "message": "overheard"}
         await asyncio.to_thread(there.call, child, "notify_parent", **words)

@@ -16,7 +16,7 @@ from bullpen.fleet.nkeys import make_seed
 from bullpen.fleet.signed import SignedRecords
 from bullpen.fleet.subjects import mail as mail_subject
 from bullpen.model.letter import Letter, Written
-from tests.fleet.links import credential, eve
+from tests.fleet.links import credential, eve, reached
 from tests.fleet.machines import Machines, made_machines
 from tests.fleet.mail import once, rows
 from tests.hub.http.agents import token_of
@@ -70,7 +70,7 @@ def publish(machines: Machines, subject: str, data: bytes) -> None:
     async def once() -> None:
         client = await eve(machines, "mallory")
         await client.publish(subject, data)
-        await client.flush()
+        await reached(client)
         await client.close()
 
     asyncio.run(once())
@@ -83,7 +83,7 @@ def overheard(machines: Machines, target: str, text: str) -> tuple[str, bytes]:
         client = await eve(machines, "mallory")
         heard: asyncio.Queue[Any] = asyncio.Queue()
         await client.subscribe(mail_subject(target, "h1", "*"), cb=heard.put)
-        await client.flush()
+        await reached(client)
         answer = await asyncio.to_thread(
             machines.hosts["h1"].ask, "POST", f"/agents/{target}%2Famy/messages", {"text": text}
         )

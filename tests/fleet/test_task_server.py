@@ -29,7 +29,7 @@ from bullpen.fleet.subjects import (
 )
 from bullpen.fleet.task_records import name_need
 from bullpen.fleet.task_server import LostError, TaskServer, _consumer
-from tests.fleet.links import credential, describe, eve, until
+from tests.fleet.links import credential, describe, eve, reached, until
 from tests.fleet.machines import Machines, made_machines
 
 NEED = name_need("dev", {})
@@ -161,7 +161,7 @@ def test_l3_the_server_lets_nobody_write_for_another(machines: Machines, subject
             machines.url, replace(h2, seed=h2.queue_seed), objected=noted.append, prepare=nothing
         )
         await client.publish(subject.replace("h1", "h2"), b"")
-        await client.flush()
+        await reached(client)
         assert not noted
         await client.publish(subject, b"")
         await until(lambda: bool(noted))
@@ -224,10 +224,10 @@ def test_l3_a_consumer_delivers_nothing_to_those_who_talk_to_each_other(
             await presence.say_state(h2, describe("h2"))
             before = await presence.read_hosts(h2)
             await h2.subscribe(said_to("h2", "*", ">"), cb=heard.put)
-            await h2.flush()
+            await reached(h2)
             mallory = await eve(machines, "mallory")
             await mallory.subscribe(subject, cb=delivered.put)
-            await mallory.flush()
+            await reached(mallory)
             asked = _consumer(NEED)
             asked["config"]["deliver_subject"] = subject
             assert h1._client is not None
@@ -238,7 +238,7 @@ def test_l3_a_consumer_delivers_nothing_to_those_who_talk_to_each_other(
             await h1._client.publish(queued("h1", NEED, "t-1"), b"forged")
             message = await asyncio.wait_for(delivered.get(), 60)
             assert message.data == b"forged"  # where hosts talk to each other it would be heard
-            await h2.flush()
+            await reached(h2)
             assert heard.empty() and await presence.read_hosts(h2) == before
             for client in (h2, mallory):
                 await link.close(client)
