@@ -48,6 +48,7 @@ TIME_FIELDS = frozenset(
             "sent",
             "since",
             "again_at",
+            "gone_at",
             "started",
             "started_at",
             "time",

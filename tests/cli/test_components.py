@@ -60,8 +60,10 @@ def test_f2_who_answers_at_the_port_of_a_dead_one_does_not_bring_it_back(
 ) -> None:
     night.kill()
     assert looked(pen)["night"] == ("idle", "unreachable")
-    with made_pen() as foreign, running(foreign.home, "night", night.port):
-        assert looked(pen)["night"] == ("idle", "unreachable")
+    with made_pen() as foreign:
+        foreign.start()  # it makes the token that a component needs
+        with running(foreign.home, "night", night.port):
+            assert looked(pen)["night"] == ("idle", "unreachable")
 
 
 def test_f2_one_that_comes_back_is_healthy(pen: Pen, night: Sample) -> None:

@@ -82,7 +82,7 @@ version; doctor; role list; role show plain; role init other; role check; valida
 trust --yes; auth status; auth clear github-token; pod templates; pod launch team; pod list
 run --role plain --name amy -d; list; tree; wait amy --timeout 1s; status; status amy
 explain amy; peek amy; send-keys amy x
-send amy hello; send --pod team hello; inbox amy; approvals; approve 1; usage; discover
+send amy hello; send --pod team hello; inbox amy; approvals; approve 1; usage; components; discover
 agent start wes; agent list; task wes hello; tasks; history; history show ID; task show ID
 task wait ID; task debug ID; agent stop wes; worktree create one; worktree list; worktree info one
 worktree lock one; worktree unlock one; worktree conflicts; conflicts; diff one; land one

@@ -87,7 +87,7 @@ class HomeComponents:
             component = self._named(one, one.state)
             known.append(component)
             self._problems[component.key] = one.problem
-            if one.gone is None:
+            if one.gone_at is None:
                 self._dead.pop(component.key, None)
             else:
                 self._dead[component.key] = component

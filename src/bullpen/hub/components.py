@@ -16,7 +16,7 @@ from bullpen.hub.store.store import Store
 from bullpen.model.component import Component, Registration
 
 # How it is now is not stored: whoever lives tells the next hub.
-NOT_STORED = ("state", "problem", "gone")
+NOT_STORED = ("state", "problem", "gone_at")
 COLUMNS = tuple(name for name in Component.model_fields if name not in NOT_STORED)
 GONE_SECONDS = 24 * 3600.0
 MOST_GONE = 100
@@ -76,7 +76,7 @@ class Components:
         """The components whose process lives; the others are forgotten."""
         for component in list(self._known.values()):
             if not _is_alive(component) and await self._forget(component):
-                self._gone[component.name] = component.model_copy(update={"gone": time.time()})
+                self._gone[component.name] = component.model_copy(update={"gone_at": time.time()})
                 self._journal.note("warn", "a component is gone", **_named(component))
         return sorted(self._known.values(), key=lambda component: component.name)
 
@@ -84,7 +84,7 @@ class Components:
         """Those that died without leaving, of the last day, as they last said they were."""
         await self.living()
         began = time.time() - GONE_SECONDS
-        recent = [one for one in self._gone.values() if (one.gone or 0.0) > began]
+        recent = [one for one in self._gone.values() if (one.gone_at or 0.0) > began]
         self._gone = {one.name: one for one in recent[-MOST_GONE:]}
         return sorted(self._gone.values(), key=lambda component: component.name)
 

@@ -76,7 +76,7 @@ class Component(Registration):
 
     start_time: str
     registered: float  # that process, in seconds since 1970
-    gone: float | None = None  # since when its process is known to have died, unless it lives
+    gone_at: float | None = None  # since when its process is known to have died, unless it lives
 
 
 # ── what it says of itself ──

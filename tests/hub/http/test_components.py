@@ -61,6 +61,7 @@ def test_b5_a_component_registers_and_is_shown(inside: Inside) -> None:
         "problem": "",
         "start_time": proc.start_time(os.getpid()),
         "registered": pytest.approx(time.time(), abs=60),
+        "gone_at": None,
     }
     assert ask(inside.socket, "GET", "/components").json == [answer.json]
     assert ask(inside.socket, "GET", "/status").json["components"] == 1
