@@ -37,6 +37,7 @@ WALKED = {
     "director": [["list"]],
     "fleet": [["status"], ["status", "--json"]],
     "tree": [[], ["--json"]],
+    "components": [[], ["--json"]],
     "events": [[], ["--json"]],
     "deny": [["1", "--reason", BAD]],
     "answer": [["2", BAD, "--json"]],
