@@ -2,11 +2,7 @@
 
 import asyncio
 import json
-import re
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -159,21 +155,3 @@ def test_over_tcp_with_a_token(pen: Pen) -> None:
     with pytest.raises(BullpenError) as caught:
         asyncio.run(names(f"http://127.0.0.1:{port}", "wrong"))
     assert caught.value.kind is Kind.DENIED
-
-
-def test_the_example_of_the_docs_runs(pen: Pen) -> None:
-    text = (Path(__file__).parents[2] / "docs/client.md").read_text()
-    (example,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    done = subprocess.run(
-        [sys.executable, "-c", example],
-        cwd=pen.root,
-        env={**pen.env, "BULLPEN_DIR": str(pen.root)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[:2] == [f"amy works in {pen.root}", "message queued"]
-    assert lines[-1] == "agent.stopped"

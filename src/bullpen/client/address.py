@@ -27,6 +27,13 @@ def address_of(home: Home) -> Address:
     return Address(home, os.fsdecode(own) if own else str(home.socket(HUB)), own is not None)
 
 
+def home_of(home: Home | Path | str | None) -> Home:
+    """The home that is meant, which None says is this one."""
+    if home is None:
+        return this_home()
+    return home if isinstance(home, Home) else Home(Path(home).resolve())
+
+
 def this_home() -> Home:
     """The home of this process; in a sandbox no more than its name."""
     try:

@@ -7,6 +7,7 @@ Over the Unix socket of a home, or over TCP with a token. The same calls, answer
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -17,10 +18,13 @@ from urllib.parse import urlencode
 
 import httpx
 
-from bullpen.client.address import address_of, this_home
+from bullpen.client.address import address_of, home_of
 from bullpen.client.call import Call, Request, Stream, path
 from bullpen.client.failures import TRIES, check_repeat, hub_is_down, refusal
+from bullpen.client.follow import AGAIN_SECONDS, Following
 from bullpen.client.start import start_hub
+from bullpen.client.streams import EventStream
+from bullpen.errors import BullpenError
 from bullpen.home.paths import Home
 from bullpen.hot import wire
 from bullpen.text import seconds_text
@@ -55,7 +59,7 @@ class AsyncHub:
         token: str = "",
         start: bool = True,
     ) -> None:
-        self._address = None if url else address_of(_home(home))
+        self._address = None if url else address_of(home_of(home))
         self._url = url
         self._start_allowed = start
         token = token or ("" if url else os.environ.get("BULLPEN_TOKEN", ""))
@@ -102,7 +106,7 @@ class AsyncHub:
                 with _wire_errors(call.seconds):
                     answer = await self._http.send(self._request(call))
             except wire.HubError as error:
-                if check_repeat(error, call.may_repeat, tries):
+                if check_repeat(error, call.may_repeat, tries, only_reads=call.only_reads):
                     await self._start(call)
                 continue
             content_type = answer.headers.get("content-type", "")
@@ -118,10 +122,29 @@ class AsyncHub:
                 async for value in self._read(call):
                     yield value
             except wire.HubError as error:
-                if check_repeat(error, call.again, tries):
+                if check_repeat(error, call.again, tries, only_reads=call.only_reads):
                     await self._start(call)
             else:
                 return
+
+    async def follow(
+        self, call: EventStream[T], patience_seconds: float | None = None
+    ) -> AsyncIterator[T]:
+        """The values of a stream to its end, or for ever. A hub that dies, restarts or is silent is
+        asked again after the last value: nothing is missing, nothing comes twice. One that stays
+        away is waited for, three minutes if nothing else is said."""
+        following = Following(call, time.monotonic(), patience_seconds)
+        while True:
+            failure = None
+            try:
+                async for value in self.stream(following.rest()):
+                    yield value
+                    if following.is_over:
+                        return
+            except BullpenError as error:
+                failure = error
+            following.broke_off(failure, time.monotonic())
+            await asyncio.sleep(AGAIN_SECONDS)
 
     @asynccontextmanager
     async def terminal(
@@ -196,12 +219,6 @@ class AsyncHub:
         if self._address.is_agents_own:
             raise hub_is_down(is_agent=True)
         await asyncio.to_thread(start_hub, self._address.home, os.environ)
-
-
-def _home(home: Home | Path | str | None) -> Home:
-    if home is None:
-        return this_home()
-    return home if isinstance(home, Home) else Home(Path(home).resolve())
 
 
 @contextmanager

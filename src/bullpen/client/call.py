@@ -79,12 +79,16 @@ class Request(ValueObject):
 
     @property
     def may_repeat(self) -> bool:
-        return self.again or self.method == "GET"
+        return self.again or self.only_reads
+
+    @property
+    def only_reads(self) -> bool:
+        return self.method == "GET"
 
     @property
     def seconds(self) -> float:
         """How long an answer, or the next piece of a stream, is waited for."""
-        return self.wait_seconds + (LOOK_SECONDS if self.method == "GET" else ANSWER_SECONDS)
+        return self.wait_seconds + (LOOK_SECONDS if self.only_reads else ANSWER_SECONDS)
 
 
 class Call(Request, Generic[T]):

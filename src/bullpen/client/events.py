@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from bullpen.client.call import Call, Model, Stream, path
-from bullpen.client.streams import ServerSent, ServerSentEvents
+from bullpen.client.call import Call, Model, path
+from bullpen.client.streams import EventStream, ServerSent
 from bullpen.model.event import Event
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def get_timeline(since_seconds: float | None = None) -> "Call[Timeline]":
 
 def stream_events(
     after: int | None = None, agent: str | None = None, *, heartbeats: bool = False
-) -> Stream[Event]:
+) -> EventStream[Event]:
     """Events after an id, else from now on, without an end. One of kind `reset` says that `after`
     is not of this history. With `heartbeats` the stream begins with an event of kind `""`, and
     one comes every 15 seconds in which nothing happens; its id is where the stream is."""
@@ -47,4 +47,4 @@ def stream_events(
         return Event(position, 0.0, "", "", {}) if heartbeats else None
 
     query = {"after": after, "agent": agent}
-    return Stream("GET", path("events", "stream"), query, reader=lambda: ServerSentEvents(read))
+    return EventStream("GET", path("events", "stream"), query, read=read)

@@ -62,24 +62,26 @@ def error_of(fields: "ErrorFields") -> BullpenError:
     )
 
 
-def check_repeat(error: wire.HubError, may_repeat: bool, tries_left: int) -> bool:
+def check_repeat(
+    error: wire.HubError, may_repeat: bool, tries_left: int, *, only_reads: bool = False
+) -> bool:
     """Whether the hub has to be started before the request is sent again. Raises if it is not to
     be sent again."""
     was_sent = not isinstance(error, wire.NoHub)
     if not tries_left or isinstance(error, wire.HubSlow) or (was_sent and not may_repeat):
-        raise _no_answer(error) from error
+        raise _no_answer(error, only_reads) from error
     return not was_sent
 
 
-def _no_answer(error: wire.HubError) -> BullpenError:
+def _no_answer(error: wire.HubError, only_reads: bool) -> BullpenError:
     if isinstance(error, wire.NoHub):
         return BullpenError(
             "the hub ends as soon as it has started", hint="bullpen hub logs", kind=Kind.UNAVAILABLE
         )
     what = str(error) if isinstance(error, wire.HubSlow) else "the hub went away before it answered"
-    return BullpenError(
-        f"{what}; what was asked may have been done", hint="bullpen list", kind=Kind.UNAVAILABLE
-    )
+    if not only_reads:
+        what += "; what was asked may have been done"
+    return BullpenError(what, hint="bullpen list", kind=Kind.UNAVAILABLE)
 
 
 def hub_is_down(is_agent: bool = False) -> BullpenError:

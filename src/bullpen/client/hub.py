@@ -6,35 +6,42 @@ errors again. Knows no route: those are in `client/<noun>.py`. The hot verbs do 
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from copy import copy
-from typing import TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from bullpen import __version__
-from bullpen.client.address import address_of
+from bullpen.client.address import address_of, home_of
 from bullpen.client.call import Call, Request, Stream, path
 from bullpen.client.failures import TRIES, check_repeat, hub_is_down, refusal
+from bullpen.errors import BullpenError
 from bullpen.home.paths import Home
 from bullpen.hot import find_hub, wire
+
+if TYPE_CHECKING:
+    from bullpen.client.streams import EventStream
 
 T = TypeVar("T")
 
 
 class Hub:
-    """The hub of one home. `seconds` is how long an answer is waited for, else the call says so.
+    """The hub of one home, this one if none is named. `seconds` is how long an answer is waited
+    for, else the call says so.
     `notice` is called once if it is of another version, with that;
     `first_start` when the home never had one before."""
 
     def __init__(
         self,
-        home: Home,
+        home: Home | Path | str | None = None,
         *,
         start: bool = True,
         seconds: float | None = None,
         notice: Callable[[str], None] | None = None,
         first_start: Callable[[], None] | None = None,
     ) -> None:
-        self.home = home
+        self.home = home = home_of(home)
         self.start = start
         self._seconds = seconds
         self._notice = notice
@@ -63,7 +70,7 @@ class Hub:
                     self._seconds or call.seconds,
                 )
             except wire.HubError as error:
-                if check_repeat(error, call.may_repeat, tries):
+                if check_repeat(error, call.may_repeat, tries, only_reads=call.only_reads):
                     self._start(call)
                 continue
             self._check_version(answer.headers.get("bullpen-version", __version__))
@@ -80,10 +87,29 @@ class Hub:
             try:
                 yield from self._read(call)
             except wire.HubError as error:
-                if check_repeat(error, call.again, tries):
+                if check_repeat(error, call.again, tries, only_reads=call.only_reads):
                     self._start(call)
             else:
                 return
+
+    def follow(self, call: "EventStream[T]", patience_seconds: float | None = None) -> Iterator[T]:
+        """The values of a stream to its end, or for ever. A hub that dies, restarts or is silent is
+        asked again after the last value: nothing is missing, nothing comes twice. One that stays
+        away is waited for, three minutes if nothing else is said."""
+        from bullpen.client.follow import AGAIN_SECONDS, Following
+
+        following = Following(call, time.monotonic(), patience_seconds)
+        while True:
+            failure = None
+            try:
+                for value in self.stream(following.rest()):
+                    yield value
+                    if following.is_over:
+                        return
+            except BullpenError as error:
+                failure = error
+            following.broke_off(failure, time.monotonic())
+            time.sleep(AGAIN_SECONDS)
 
     def _read(self, call: Stream[T]) -> Iterator[T]:
         with wire.stream(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from bullpen.client.call import Stream
 from bullpen.errors import BullpenError, Kind
 
 T = TypeVar("T")
@@ -57,6 +58,22 @@ class ServerSentEvents(Generic[T]):
             value = self._read(parse_event(block))
             if value is not None:
                 yield value
+
+
+class EventStream(Stream[T]):
+    """A stream of server-sent events: it can be gone on with after the id of any of them. `last` is
+    the name of the event after which it is over; without one it has no end."""
+
+    def __init__(
+        self,
+        *request: Any,
+        read: Callable[[ServerSent], T | None],
+        last: str = "",
+        **options: Any,
+    ) -> None:
+        super().__init__(*request, reader=lambda: ServerSentEvents(read), **options)
+        self.read = read
+        self.last = last
 
 
 def parse_event(block: bytes) -> ServerSent:

@@ -12,11 +12,10 @@ from bullpen.client.call import (
     Either,
     Model,
     Models,
-    Stream,
     given,
     path,
 )
-from bullpen.client.streams import ServerSent, ServerSentEvents
+from bullpen.client.streams import EventStream, ServerSent
 from bullpen.client.task_events import TaskEvent, read_event
 
 if TYPE_CHECKING:
@@ -152,19 +151,20 @@ def get_requested_task(request: str) -> "Call[TaskShown]":
     return Call("GET", path("requests", request), read=Model("task_shown.TaskShown"))
 
 
-def stream_task(id: str, agent: str = "", *, last_event_id: str = "") -> Stream[TaskEvent]:
+def stream_task(id: str, agent: str = "", *, last_event_id: str = "") -> EventStream[TaskEvent]:
     """What it says and does, as it happens, from its beginning or after a `mark`.
     Starts no hub."""
 
     def read(sent: ServerSent) -> TaskEvent:
         return read_event(sent.name, sent.data, sent.id)
 
-    return Stream(
+    return EventStream(
         "GET",
         _path(agent, "task", id, "events"),
         starts_hub=False,
         headers={"last-event-id": last_event_id} if last_event_id else {},
-        reader=lambda: ServerSentEvents(read),
+        read=read,
+        last="end",
     )
 
 

@@ -31,6 +31,7 @@ from bullpen.cli.tasks.text import (
     task_lines,
     verdict,
 )
+from bullpen.client import follow as client_follow
 from bullpen.client import follow_task
 from bullpen.client.hub import Hub
 from bullpen.client.task_events import read_event
@@ -173,7 +174,7 @@ def test_an_event_knows_the_run_that_it_is_of() -> None:
 def test_patience_with_a_hub_that_stays_away_has_an_end(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow_task, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(client_follow, "PATIENCE_SECONDS", 0.5)
     began = time.monotonic()
     with pytest.raises(BullpenError, match=f"lost sight of task {ID}") as caught:
         list(follow_task.follow(Hub(Home(home), start=False), ID))
