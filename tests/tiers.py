@@ -1,7 +1,7 @@
 """When a test runs: `make check` (unmarked), `make test` (also `slow`), `make storm` (`storm`).
 
-`@pytest.mark.few(3)`: of the cases of this test three, evenly spread, run in `make test`; the
-others are marked `storm`.
+`@pytest.mark.few(3)`: of the cases of this test that are not marked `storm` by hand three, evenly
+spread, run in `make test`; the others are marked `storm`.
 
 A module that is slow as a whole is not even loaded for `make check`: that would be half its time.
 """
@@ -25,7 +25,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("few"):
+        if item.get_closest_marker("few") and not item.get_closest_marker("storm"):
             cases[item.nodeid.partition("[")[0]].append(item)
     for each in cases.values():
         mark = each[0].get_closest_marker("few")
