@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bullpen.cli.directors import ask_director, find_running
+from bullpen.client.call import Call, read_fields
 from bullpen.directors.token import load_token
 from tests.commands import Ran
 from tests.hub.pen import Pen
@@ -49,7 +50,7 @@ class RunningDirector:
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         running = find_running(self.pen.home, self.name)
         assert running is not None, f"{self.name} does not run"
-        return ask_director(running, method, path, body)
+        return ask_director(running, Call(method, path, body=body, read=read_fields))
 
 
 @contextlib.contextmanager

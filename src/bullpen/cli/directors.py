@@ -9,11 +9,9 @@ import fcntl
 import os
 import signal
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import quote
+from typing import TypeVar
 
 import click
 
@@ -21,13 +19,13 @@ from bullpen.cli.components import OwnComponent, ask_to_leave, own_components
 from bullpen.cli.start_component import start_component
 from bullpen.cli.tasks import agents as task_agents
 from bullpen.client import processes
-from bullpen.client.call import Call, read_fields
+from bullpen.client.call import Call
 from bullpen.client.directors import admit_director, revoke_director
 from bullpen.client.hub import Hub
 from bullpen.client.start import answers, start_hub
 from bullpen.component import ask
+from bullpen.directors import calls, token
 from bullpen.directors import config as configs
-from bullpen.directors import token
 from bullpen.directors.memory import directory_of
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import make_directory
@@ -38,6 +36,8 @@ from bullpen.home.yamlfile import read
 from bullpen.model.director import GONE
 from bullpen.suggest import did_you_mean
 from bullpen.text import seconds_text
+
+T = TypeVar("T")
 
 LEAVE_SECONDS = 30.0
 ALONE_SECONDS = 120.0  # longer than a start takes at most
@@ -230,7 +230,7 @@ def _row(home: Home, name: str, running: OwnComponent | None) -> DirectorRow:
         try:
             status = ask.get_status(running.socket)
             state, kind = status.state, str(status.config.get("type", kind))
-            problems = [*_troubles(ask_director(running, "GET", "/tasks")), *problems]
+            problems = [*_troubles(ask_director(running, calls.list_tasks())), *problems]
         except (ask.NoAnswerError, BullpenError):
             state = "silent"
             hint = f"bullpen director restart {name}"
@@ -271,22 +271,22 @@ def _look_at_file(
     return config, str(data.get("type", "?")), found
 
 
-def _troubles(tasks: Any) -> list[DirectorProblem]:
+def _troubles(held: calls.Held) -> list[DirectorProblem]:
     return [
         DirectorProblem(
-            str(one["reason"]),
-            about=str(one["about"]),
-            hint=str(one["hint"]),
-            again_at=None if one["is_given_up"] else one["at"] + one["wait_seconds"],
+            one.reason,
+            about=one.about,
+            hint=one.hint,
+            again_at=None if one.is_given_up else one.at + one.wait_seconds,
         )
-        for one in tasks["problems"]
+        for one in held.problems
     ]
 
 
-def ask_director(running: OwnComponent, method: str, path: str, body: Any = None) -> Any:
-    """What it answers; JSON."""
+def ask_director(running: OwnComponent, call: Call[T]) -> T:
+    """What it answers."""
     try:
-        return ask.do(running.socket, Call(method, path, body=body, read=read_fields))
+        return ask.do(running.socket, call)
     except ask.NoAnswerError as error:
         raise BullpenError(
             f"{running.name} does not answer",
@@ -297,26 +297,25 @@ def ask_director(running: OwnComponent, method: str, path: str, body: Any = None
 
 def give_goal(home: Home, name: str, prompt: str) -> str:
     """A goal for a director of type claude; its id. On disk when this returns."""
-    body = {"prompt": prompt, "request": uuid.uuid4().hex}
-    return str(ask_director(_get_leading(home, name), "POST", "/task", body)["task_id"])
+    return ask_director(_get_leading(home, name), calls.give_goal(prompt)).task_id
 
 
-def get_goal(home: Home, name: str, id: str) -> dict[str, Any]:
+def get_goal(home: Home, name: str, id: str) -> calls.Goal:
     """How a goal stands."""
-    goal: dict[str, Any] = ask_director(_get_leading(home, name), "GET", f"/task/{quote(id, '')}")
-    return goal
+    return ask_director(_get_leading(home, name), calls.get_goal(id))
 
 
 def cancel_goal(home: Home, name: str, id: str) -> None:
     """End a goal; one that is over stays as it is."""
-    ask_director(_get_leading(home, name), "POST", f"/task/{quote(id, '')}/cancel")
+    ask_director(_get_leading(home, name), calls.cancel_goal(id))
 
 
-def list_goals(home: Home, name: str) -> list[dict[str, Any]]:
+def list_goals(home: Home, name: str) -> list[calls.Goal]:
     """Those that are not over, then those that are, newest first."""
     running = _get_leading(home, name)
-    over = ask_director(running, "GET", "/history?limit=100")["items"]
-    return [*ask_director(running, "GET", "/tasks")["tasks"], *over]
+    over = ask_director(running, calls.list_history(limit=100)).items
+    held = ask_director(running, calls.list_tasks()).tasks
+    return [calls.Goal.model_validate(one.model_dump(exclude_unset=True)) for one in (*held, *over)]
 
 
 def _get_leading(home: Home, name: str) -> OwnComponent:

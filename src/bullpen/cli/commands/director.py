@@ -2,7 +2,6 @@
 
 import sys
 import time
-from typing import Any
 
 import click
 
@@ -12,6 +11,7 @@ from bullpen.cli.directors import complete_directors
 from bullpen.cli.help_text import Group
 from bullpen.cli.tasks.options import prompt_of
 from bullpen.directors import config as configs
+from bullpen.directors.calls import Goal
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import create_once
 from bullpen.home.paths import Home, current_home, short_path
@@ -137,37 +137,33 @@ def goals(name: str, as_json: bool) -> None:
     """List the goals of a director of type claude: those that are not over, then the last ones."""
     found = directors.list_goals(current_home(), name)
     if as_json:
-        output.write_json({"goals": found})
+        output.write_json({"goals": [one.as_told() for one in found]})
         return
     if not found:
         output.write(f'{name} has no goals · bullpen director task {name} "GOAL"')
         return
-    rows = [
-        (one["id"], one["state"], one["agent"] or "–", " ".join(one["goal"].split()))
-        for one in found
-    ]
+    rows = [(one.id, one.state, one.agent or "–", " ".join(one.goal.split())) for one in found]
     output.write_table(GOAL_HEADERS, rows)
 
 
-def _look_at_goal(home: Home, name: str, id: str, wait: bool) -> dict[str, Any]:
+def _look_at_goal(home: Home, name: str, id: str, wait: bool) -> Goal:
     found = directors.get_goal(home, name, id)
-    while wait and found["state"] not in OVER:
+    while wait and found.state not in OVER:
         time.sleep(LOOK_AGAIN_SECONDS)
         found = directors.get_goal(home, name, id)
     return found
 
 
-def _write_goal(found: dict[str, Any], has_waited: bool, as_json: bool) -> None:
+def _write_goal(found: Goal, has_waited: bool, as_json: bool) -> None:
     """One that was waited for is its report; one that was only looked at says its state first."""
-    state, why = found["state"], found.get("reason")
-    told = f"{found['id']} {state}" + (f": {why}" if why else "")
+    told = f"{found.id} {found.state}" + (f": {found.reason}" if found.reason else "")
     if as_json:
-        output.write_json(found)
+        output.write_json(found.as_told())
     elif not has_waited:
         output.write(output.printable(told, lines=True))
-    if not as_json and found.get("report"):
-        output.write(output.printable(str(found["report"]), lines=True))
-    if has_waited and state != "completed":
+    if not as_json and found.report:
+        output.write(output.printable(found.report, lines=True))
+    if has_waited and found.state != "completed":
         raise BullpenError(told, kind=Kind.COMMAND_FAILED)
 
 

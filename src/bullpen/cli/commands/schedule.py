@@ -15,6 +15,7 @@ from bullpen.cli.components import OwnComponent
 from bullpen.cli.directors import ask_director, complete_directors, find_running
 from bullpen.cli.help_text import Group
 from bullpen.cli.tasks.options import directory_of
+from bullpen.directors import calls
 from bullpen.directors import config as configs
 from bullpen.directors.scheduler.config import Entry
 from bullpen.directors.scheduler.cron import occurrences
@@ -54,8 +55,8 @@ def list_(director: str | None, as_json: bool) -> None:
     name, running = counting.director, counting.running
     last: dict[str, Any] = {}
     if running is not None:
-        shown = ask_director(running, "GET", "/schedule")
-        last = {one["name"]: one["last"] for one in shown["schedule"] if one["last"]}
+        schedule = ask_director(running, calls.get_schedule()).schedule
+        last = {one.name: one.last.as_told() for one in schedule if one.last}
     entries = [_shown(entry, 1, last.get(entry.name)) for entry in counting.entries.values()]
     if as_json:
         fields = {"director": name, "running": running is not None, "problem": counting.problem}
@@ -148,11 +149,11 @@ def run(name: str, director: str | None, as_json: bool) -> None:
             hint=f"bullpen director start {scheduler}",
             kind=Kind.UNAVAILABLE,
         )
-    answer = ask_director(running, "POST", f"/schedule/task/{name}/run")
+    occurrence = ask_director(running, calls.run_entry(name))
     if as_json:
-        output.write_json(answer)
+        output.write_json(occurrence.as_told())
     else:
-        output.write(f"{answer['id']} is due · bullpen schedule list says what comes of it")
+        output.write(f"{occurrence.id} is due · bullpen schedule list says what comes of it")
     for lack in _lacks(home, counting.entries[name]):
         _note(lack)
 
@@ -208,10 +209,9 @@ def _counting(home: Home, director: str | None) -> _Counting:
     file.look()
     if not file.problem:
         return _Counting(name, running, file.entries, None)
-    shown = ask_director(running, "GET", "/schedule")
     keys = Entry.key_names()
-    fields = [{key: one[key] for key in keys if key in one} for one in shown["schedule"]]
-    entries = [Entry.model_validate(each) for each in fields]
+    told = [one.as_told() for one in ask_director(running, calls.get_schedule()).schedule]
+    entries = [Entry.model_validate({k: one[k] for k in keys if k in one}) for one in told]
     return _Counting(name, running, {entry.name: entry for entry in entries}, file.problem)
 
 
