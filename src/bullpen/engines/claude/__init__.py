@@ -2,7 +2,8 @@
 
 Elsewhere are: its logins (`home/credentials`), the names of its metrics (`hub/usage/metrics`), the
 versions that are needed (`engines/versions`), and the run of it that judges permission requests
-(`hub/permissions/reviewer`). `bullpen auth claude` calls `config` to prepare a log-in.
+(`hub/permissions/reviewer`). `bullpen auth claude` calls `config` to prepare a log-in. Must not
+start it, nor know another engine.
 """
 
 from bullpen.engines.base import Engine
