@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from bullpen import proc
+from bullpen.client import last_known
 from bullpen.component.journal import Journal
+from bullpen.home.hub_file import write_hub_file
 from bullpen.hub import components
 from bullpen.hub.components import Components
 from bullpen.hub.store import database, tables
@@ -73,16 +75,19 @@ def test_f2_the_register_of_an_earlier_version_is_understood(
     row = ("web", "view", "http://127.0.0.1:9100", os.getpid(), "0.1.0", began, 1.5)
     with made_pen(with_port=False) as pen:
         path = pen.root / "state.db"
+        write_hub_file(pen.home, 9199, "0.1.0")
         with monkeypatch.context() as before:
             before.setattr(database, "STEPS", steps)
             Store.open(path).close()
         with contextlib.closing(sqlite3.connect(path)) as old:
             old.execute("INSERT INTO components VALUES (?, ?, ?, ?, ?, ?, ?)", row)
             old.commit()
+        without_hub = last_known.list_components(pen.home)
 
         async def load() -> list[Component]:
             with opened(path) as register:
                 await register.load()
                 return await register.living()
 
-        assert names(asyncio.run(load())) == ["web"]
+        assert names(without_hub) == ["web"]
+        assert asyncio.run(load()) == without_hub == last_known.list_components(pen.home)

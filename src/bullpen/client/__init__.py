@@ -2,7 +2,8 @@
 
 Calls as values in a module per noun, `Hub` and `AsyncHub` that run them (imported when first used:
 hooks of agents come through this file), and parts for commands and programs of users: `shell`,
-`follow_task`, `holder` (one terminal), `start` (a hub), `processes` (of a home, without its hub).
+`follow_task`, `holder` (one terminal), `start` (a hub), `processes` and `last_known` (of a
+home, without its hub).
 """
 
 TYPE_CHECKING = False
