@@ -1,28 +1,35 @@
 """How everything is that serves in this home: for `bullpen components`.
 
-Known are the hub by its file, directors, views and bridges by the register, agents' ports by the
-home's files; `component/watcher` asks them. The register knows whose process has died: what answers
-at the port of a dead one is somebody else. Commands nobody.
+Known are the hub by its file, directors, views and bridges by the register, agents' ports by what
+the hub says; while it is away or silent, by the home's files. Each is asked at its own port, and
+nobody else is believed there: any program can say that it is of this home. What the answers mean,
+`component/watcher` decides. Commands nobody.
 """
 
-import asyncio
-from dataclasses import dataclass
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import urlsplit
 
 from bullpen.cli.components import HUB_SECONDS
-from bullpen.client import processes
+from bullpen.client import last_known, processes
+from bullpen.client.agents import list_agents
 from bullpen.client.components import list_components
 from bullpen.client.hub import Hub
-from bullpen.component.discovery import DiscoveredComponent
-from bullpen.component.watcher import ComponentWatcher, Key, WatchedComponent
+from bullpen.component.discovery import DiscoveredComponent, scan
+from bullpen.component.watcher import Key, Picture, WatchedComponent, due, polled
 from bullpen.errors import BullpenError
-from bullpen.home.agent_files import claimed_ports
-from bullpen.home.hub_file import read_hub_file
+from bullpen.home.hub_file import HubFile, read_hub_file
 from bullpen.home.paths import HUB, Home
+from bullpen.model.agent_shown import AgentWithUsage
 from bullpen.model.component import Component
+from bullpen.model.state import Errored, State
 
 Health = Literal["healthy", "late", "unreachable"]
+# `silent`: the hub, which serves its port, does not answer. `dead`: nobody serves it.
+Standing = Literal["served", "silent", "dead"]
+Address = tuple[Key, int]
 
 
 @dataclass(frozen=True)
@@ -39,75 +46,111 @@ class ComponentHealth:
     problem: str
 
 
+@dataclass(frozen=True)
+class KnownComponent:
+    """One that this home has, as it is known without asking itself."""
+
+    last: DiscoveredComponent
+    problem: str
+    standing: Standing
+
+
+def believed(
+    answers: Iterable[DiscoveredComponent], addresses: Collection[Address]
+) -> list[DiscoveredComponent]:
+    """The answers of components that are known, each at its own port."""
+    return [one for one in answers if (one.key, one.port) in addresses]
+
+
 class HomeComponents:
     """All of one home, looked at again and again."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._id = home.id
-        self._watcher = ComponentWatcher(())
-        self._problems: dict[Key, str] = {}
-        self._dead: dict[Key, DiscoveredComponent] = {}
+        self._picture: Picture = {}
 
     def look(self) -> list[ComponentHealth]:
         """Ask those that are due, and say how all of them are, by type and name."""
-        own_ports = {port for _, port in claimed_ports(self._home) if 0 < port < 1 << 16}
-        self._watcher.know(self._read_known(), own_ports)
-        asyncio.run(self._watcher.step())
-        shown = [
-            self._shown(key, one)
-            for key, one in self._watcher.picture.items()
-            if one.last.is_own(self._id)
-        ]
+        known = {one.last.key: one for one in self._read_known()}
+        now = time.monotonic()
+        picture = {key: self._watched(one, now) for key, one in known.items()}
+        asked = [key for key in due(picture, now) if known[key].standing != "dead"]
+        served = {(key, one.last.port) for key, one in known.items() if one.standing == "served"}
+        answers = scan(port for key, port in served if key in asked)
+        self._picture = polled(picture, asked, believed(answers, served), time.monotonic())
+        shown = [_shown(known[key], one) for key, one in self._picture.items() if key in known]
         return sorted(shown, key=lambda one: (one.type, one.name))
 
-    def _read_known(self) -> list[DiscoveredComponent]:
-        """The hub, and what is registered; notes who of them is dead."""
-        known = self._read_register()
-        file = read_hub_file(self._home)
-        if file.port:
-            hub = DiscoveredComponent(file.port, "hub", HUB, file.version, None, (), self._id)
-            known.append(hub)
-            if processes.find_hub(self._home) is None:
-                self._dead[hub.key] = hub
-            else:
-                self._dead.pop(hub.key, None)
-        return known
+    def _watched(self, known: KnownComponent, now: float) -> WatchedComponent:
+        """A dead one is due, so that it is asked as soon as it is back."""
+        before = self._picture.get(known.last.key)
+        if before is None or before.last.port != known.last.port:
+            return WatchedComponent(known.last, now, now)
+        return replace(before, due=now) if known.standing == "dead" else before
 
-    def _read_register(self) -> list[DiscoveredComponent]:
+    def _read_known(self) -> list[KnownComponent]:
         """What the hub says; while it is away or silent, what it has written down."""
+        file, has_hub = read_hub_file(self._home), True
         try:
             hub = Hub(self._home, start=False, seconds=HUB_SECONDS)
-            registered = hub.do(list_components(gone=True))
+            components = hub.do(list_components(gone=True))
+            agents = self._told_agents(file, hub.do(list_agents()).agents)
         except (BullpenError, OSError):
-            written = processes.registered(self._home)
-            return [self._named(one, None) for one in written]
-        known = []
-        for one in registered:
-            component = self._named(one, one.state)
-            known.append(component)
-            self._problems[component.key] = one.problem
-            if one.gone_at is None:
-                self._dead.pop(component.key, None)
-            else:
-                self._dead[component.key] = component
+            has_hub = processes.find_hub(self._home) is not None
+            components = last_known.list_components(self._home)
+            agents = self._last_agents(file, "silent" if has_hub else "dead")
+        known = [*map(self._registered, components), *agents]
+        if file.port:
+            last = self._named("hub", HUB, file.port, file.version, None)
+            known.append(KnownComponent(last, "", "served" if has_hub else "dead"))
         return known
 
-    def _named(
-        self, one: Component | processes.RegisteredComponent, state: str | None
-    ) -> DiscoveredComponent:
+    def _registered(self, one: Component) -> KnownComponent:
         port = urlsplit(one.url).port or 0
-        return DiscoveredComponent(port, one.kind, one.name, one.version, state, (), self._id)
+        last = self._named(one.kind, one.name, port, one.version, one.state)
+        return KnownComponent(last, one.problem, "served" if one.gone_at is None else "dead")
 
-    def _shown(self, key: Key, one: WatchedComponent) -> ComponentHealth:
-        last, health = self._dead.get(key, one.last), one.health
-        is_dead = key in self._dead
-        return ComponentHealth(
-            type=last.type,
-            name=last.name,
-            state=last.state,
-            health="unreachable" if is_dead else "late" if health == "warning" else health,
-            port=last.port,
-            version=last.version,
-            problem=self._problems.get(key, ""),
-        )
+    def _told_agents(self, file: HubFile, agents: Iterable[AgentWithUsage]) -> list[KnownComponent]:
+        """Those whose ports the hub serves, and those that it cannot serve."""
+        wanted = last_known.agent_ports(self._home)
+        known = []
+        for one in agents:
+            is_missing = one.takes_tasks and one.running and isinstance(one.state, Errored)
+            port = one.port or (wanted.get(one.name) if is_missing else None)
+            if port is not None:
+                standing: Standing = "served" if one.port else "dead"
+                known.append(self._agent(file, one.name, port, one.state, standing))
+        return known
+
+    def _last_agents(self, file: HubFile, standing: Standing) -> list[KnownComponent]:
+        return [
+            self._agent(file, one.name, one.port, one.state, standing)
+            for one in last_known.list_task_agents(self._home)
+        ]
+
+    def _agent(
+        self, file: HubFile, name: str, port: int, state: State, standing: Standing
+    ) -> KnownComponent:
+        """The hub serves its port, so its version is the hub's."""
+        last = self._named("agent", name, port, file.version, state.state)
+        problem = state.reason if isinstance(state, Errored) else ""
+        return KnownComponent(last, problem, standing)
+
+    def _named(
+        self, kind: str, name: str, port: int, version: str, state: str | None
+    ) -> DiscoveredComponent:
+        return DiscoveredComponent(port, kind, name, version, state, (), self._id)
+
+
+def _shown(known: KnownComponent, one: WatchedComponent) -> ComponentHealth:
+    health: Health = "late" if one.health == "warning" else one.health
+    return ComponentHealth(
+        type=one.last.type,
+        name=one.last.name,
+        state=one.last.state,
+        health="unreachable" if known.standing == "dead" else health,
+        port=one.last.port,
+        version=one.last.version,
+        problem=known.problem,
+    )

@@ -2,8 +2,8 @@
 
 Calls as values in a module per noun, `Hub` and `AsyncHub` that run them (imported when first used:
 hooks of agents come through this file), and parts for commands and programs of users: `shell`,
-`follow_task`, `holder` (one terminal), `start` (a hub), `processes` (of a home, without its hub).
-Must not print, nor know what a command is.
+`follow_task`, `holder` (one terminal), `start` (a hub), `processes` and `last_known` (of a home,
+without its hub). Must not print, nor know what a command is.
 """
 
 TYPE_CHECKING = False

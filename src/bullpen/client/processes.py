@@ -90,19 +90,25 @@ def hub_port(home: Home) -> int | None:
 
 def registered(home: Home) -> list[RegisteredComponent]:
     """The register as the last hub left it in its database; those that live."""
+    rows = read_rows(
+        home, "SELECT name, kind, url, version, pid, start_time FROM components ORDER BY name"
+    )
+    known = [RegisteredComponent(*row) for row in rows]
+    return [one for one in known if proc.start_time(one.pid) == one.start_time]
+
+
+def read_rows(home: Home, query: str) -> list[sqlite3.Row]:
+    """What the last hub left in its database; nothing of a copied home, which tells of another."""
     path = home.root / "state.db"
     if not path.exists() or not _is_this_homes(home, read_hub_file(home)):
         return []
     address = f"file:{quote(str(path))}?mode=ro"
     try:
         with contextlib.closing(sqlite3.connect(address, uri=True, timeout=1.0)) as database:
-            rows = database.execute(
-                "SELECT name, kind, url, version, pid, start_time FROM components ORDER BY name"
-            ).fetchall()
+            database.row_factory = sqlite3.Row
+            return database.execute(query).fetchall()
     except sqlite3.Error:
         return []  # damaged, or of another version: then nothing is known
-    known = [RegisteredComponent(*row) for row in rows]
-    return [one for one in known if proc.start_time(one.pid) == one.start_time]
 
 
 def find_agents(home: Home) -> list[Process]:

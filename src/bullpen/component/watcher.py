@@ -118,17 +118,6 @@ class ComponentWatcher:
         self._listen = listen
         self._is_stale = asyncio.Event()  # something happened to an agent
 
-    def know(self, components: Iterable[DiscoveredComponent], ports: Iterable[int] = ()) -> None:
-        """Watch these, too, which are known from elsewhere, as they are there; and these ports."""
-        now, picture = self._clock(), dict(self.picture)
-        for one in components:
-            if one.key not in picture or picture[one.key].last.port != one.port:
-                picture[one.key] = WatchedComponent(one, now, now)
-        self.picture = picture
-        if new := set(ports) - set(self._ports):
-            self._ports = (*self._ports, *new)
-            self._look_at = now
-
     async def run(self) -> None:
         """Watch until this is cancelled."""
         async with asyncio.TaskGroup() as tasks:

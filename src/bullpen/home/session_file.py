@@ -1,4 +1,4 @@
-"""`session.json` of an agent, read by commands: four words of it, without the model.
+"""`session.json` of an agent, read by commands: five words of it, without the model.
 
 Called by `terminal` and by commands that must start fast, or work without a hub. Written, and read
 as a whole, by `hub/agents/sessions`.
@@ -17,6 +17,7 @@ class SessionFile(NamedTuple):
     role: str = ""
     pod: str = ""
     cwd: str = ""
+    run: str = ""
 
     @property
     def takes_tasks(self) -> bool:

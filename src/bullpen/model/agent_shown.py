@@ -72,6 +72,7 @@ class AgentWithUsage(AgentShown):
     branch: str = Field(
         default="", description="of its worktree; of a task agent that of its current or last task"
     )
+    port: int | None = Field(default=None, description="that a task agent serves at now")
 
 
 class AgentList(Value):

@@ -22,6 +22,7 @@ PREVIEW_CHARACTERS = 80
 PROBLEM_CHARACTERS = 300
 DRAIN_SECONDS = 30.0
 LONGEST_DRAIN_SECONDS = 86400.0
+GONE_SECONDS = 24 * 3600.0  # for so long one that died is shown
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 

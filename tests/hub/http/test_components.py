@@ -202,6 +202,37 @@ def test_b5_components_are_known_to_the_next_hub(
     assert "Bridges\n  stays" in pen.cli("list").out
 
 
+def test_f2_one_that_died_is_known_to_the_next_hub_until_it_comes_back(
+    pen: Pen, sleeper: "subprocess.Popen[bytes]"
+) -> None:
+    where = pen.home.socket(HUB)
+
+    def gone() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = ask(where, "GET", "/components?gone=1").json
+        return [one for one in found if one["gone_at"] is not None]
+
+    died = about("dies", pid=sleeper.pid, state="error", problem="no token")
+    for body in (died, about("leaves"), about("stays", state="working")):
+        assert ask(where, "POST", "/components", body=body).status == 201
+    ask(where, "DELETE", "/components/leaves")
+    sleeper.kill()
+    sleeper.wait()
+    (before,) = gone()
+    assert {key: before[key] for key in died} == died
+    assert before["gone_at"] == pytest.approx(time.time(), abs=60)
+    pen.kill_hub()
+    pen.start()
+    assert gone() == [before]
+    (stays,) = ask(where, "GET", "/components").json
+    assert (stays["name"], stays["state"]) == ("stays", None)  # one that lives says it again
+    assert ask(where, "POST", "/components", body=about("dies")).status == 201
+    assert gone() == []
+    pen.kill_hub()
+    pen.start()
+    assert gone() == []
+    assert [one["name"] for one in ask(where, "GET", "/components").json] == ["dies", "stays"]
+
+
 # ── the hub is a component, too ──
 
 PUBLIC = {"type", "interfaces", "name", "version", "state", "uptime_seconds", "home_id"}

@@ -202,13 +202,18 @@ def test_b6_an_agent_does_not_see_the_prompt_of_another(
     assert any(secret in answer.body for answer in answers) != is_guarded
 
 
-def test_b6_an_agent_sees_of_another_what_a_list_needs(inside: Inside, secret: bytes) -> None:
+def test_b6_an_agent_sees_of_another_what_a_list_needs(
+    inside: Inside, secret: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inside.hub.task_agents.ports, "number", {"amy": 9100}.get)
     own, other = token_of(inside.home, "amy"), token_of(inside.home, "bob")
     seen = ask(inside.port, "GET", "/agents/amy", token=other).json
     assert (seen["command"], seen["cwd"], seen["words"] != "") == ([], "", True)
+    assert seen["port"] is None
     for token in (own, inside.owner):
         seen = ask(inside.port, "GET", "/agents/amy", token=token).json
         assert (seen["command"][1], seen["cwd"] != "") == (secret.decode(), True)
+        assert seen["port"] == 9100
 
 
 def test_b6_an_agent_gets_its_own_events_only(inside: Inside) -> None:

@@ -14,9 +14,10 @@ NOTHING = "nothing serves in this home · bullpen hub start"
 @click.option("--watch", "-w", is_flag=True, help="Go on showing it.")
 @output.json_option
 def command(watch: bool, as_json: bool) -> None:
-    """Say how the hub, agents' ports, directors, views and bridges of this home are. One that does
-    not answer is late, and unreachable after three times or if its process is gone; its state is
-    then the last that is known."""
+    """Say how the hub, agents' ports, directors, views and bridges of this home are, and what holds
+    them up. One that does not answer is late, and unreachable after three times; its state is then
+    the last that is known. One whose process is gone is unreachable at once, and listed for a day
+    unless it comes back. Agents' ports are the hub's: without it they are unreachable."""
     if watch and as_json:
         raise click.UsageError("--watch draws for a person, --json prints once")
     components = HomeComponents(current_home())

@@ -72,13 +72,15 @@ def shown(live: LiveAgent, *, for_peer: bool = False) -> AgentShown:
 def with_usage(hub: Hub, live: LiveAgent, actor: Actor) -> AgentWithUsage:
     """The agent with its state and its figures, as far as the actor may know them."""
     used, messages = hub.usage.of(live.agent), waiting(hub, live.agent.name)
+    is_peer = _is_peer(actor, live)
     return AgentWithUsage(
-        **dict(shown(live, for_peer=_is_peer(actor, live))),
+        **dict(shown(live, for_peer=is_peer)),
         tokens=used.tokens,
         usd=used.usd,
         messages=messages,
         summary=summary_text(used, messages),
         branch=hub.task_branches.find(live.agent),
+        port=None if is_peer else hub.task_agents.ports.number(live.agent.name),
     )
 
 

@@ -18,7 +18,7 @@ Gone = Annotated[bool, Query(description="also those that died without leaving")
 @router.get("/components", response_model=list[Component])
 async def list_components(hub: HubPart, request: Request, gone: Gone = False) -> Any:
     """All components whose process lives, by name; a director sees itself. With `gone`, also those
-    that died within a day without leaving, if this hub saw it."""
+    that died within a day without leaving."""
     own = actor_of(request).director
     known = await hub.components.living()
     known += await hub.components.gone() if gone else []

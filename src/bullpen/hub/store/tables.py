@@ -319,6 +319,13 @@ FLEET_CHILDREN = (
     """,
 )
 
+# Components that died without leaving stay for a day, as they last said they were.
+COMPONENTS_GONE = (
+    "ALTER TABLE components ADD COLUMN gone_at REAL",
+    "ALTER TABLE components ADD COLUMN state TEXT",
+    "ALTER TABLE components ADD COLUMN problem TEXT NOT NULL DEFAULT ''",
+)
+
 # Step n leads from version n to n + 1 (PRAGMA user_version).
 STEPS = (
     *(FIRST, COMPONENTS, USAGE, MESSAGES, TASKS, APPROVAL_INPUTS, LANDINGS, TREE, EVENT_INDEX),
@@ -330,4 +337,5 @@ STEPS = (
     FLEET_LEASES,
     FLEET_MAIL,
     FLEET_CHILDREN,
+    COMPONENTS_GONE,
 )
