@@ -251,8 +251,13 @@ def test_n4_the_same_news_is_told_once() -> None:
         message_id(entry(), FAILED),
         message_id(entry(tip="n" * 40), BACK),
         message_id(entry(), BACK.model_copy(update={"base": "d"})),
+        message_id(entry(), BACK.model_copy(update={"files": ("b.py",)})),
+        message_id(entry(verify="make test"), FAILED),
+        message_id(entry(), FAILED.model_copy(update={"problem": "exit 2"})),
+        message_id(entry(), FAILED.model_copy(update={"output": "bang"})),
     }
-    assert len(others | {message_id(entry(), BACK)}) == 4
+    assert len(others | {message_id(entry(), BACK)}) == 8
+    assert message_id(entry(verify="make test"), BACK) == message_id(entry(), BACK)
 
 
 @pytest.mark.parametrize(

@@ -363,7 +363,8 @@ def message_to_author(landing: Landing, back: CameBack) -> str:
 
 def message_id(landing: Landing, back: CameBack) -> str:
     """The same for the same news: it is told once, whoever was killed meanwhile."""
-    key = f"{landing.id}:{landing.tip}:{back.base}:{back.why}"
+    news = back.files or (landing.verify, back.problem, back.output)
+    key = repr((landing.id, landing.tip, back.base, back.why, news))
     return f"m-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 
