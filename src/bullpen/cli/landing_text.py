@@ -29,6 +29,10 @@ def outcome(landing: Landing) -> str:
             answer = f"no agent has it, lands when you have committed on {landing.branch}"
             if back.is_agent_told:
                 answer = f"{landing.name} was told, lands when it has answered"
+                if not back.is_agent_running:
+                    answer = (
+                        f"{landing.name} does not run, the message waits for it: {_resume(landing)}"
+                    )
             return f"{_problem(landing, back)} · {answer} · bullpen land --list"
         case Refused(message=message):
             return f"refused: {message}"
@@ -46,6 +50,8 @@ def waiting_row(landing: Landing) -> tuple[str, str, str]:
             waits = f"waits for your commit on {landing.branch}, since {when}"
             if back.is_agent_told:
                 waits = f"waits for a commit of {landing.name}, told {when}"
+                if not back.is_agent_running:
+                    waits = f"waits for {landing.name}, which does not run: {_resume(landing)}"
             state = f"{_problem(landing, back)} · {waits}"
         case Waiting():
             state = "waits for its turn"
@@ -54,6 +60,10 @@ def waiting_row(landing: Landing) -> tuple[str, str, str]:
         case status:
             state = status.state
     return landing.name, landing.target, state
+
+
+def _resume(landing: Landing) -> str:
+    return f"bullpen resume {landing.name}"
 
 
 def _landed(landing: Landing, landed: Landed) -> str:

@@ -83,6 +83,7 @@ class CameBack(Value):
     problem: str = ""  # how the command ended
     output: str = ""  # its last lines
     is_agent_told: bool = True  # else no agent has that name: the commit is the person's to make
+    is_agent_running: bool = True  # else what it was told waits until it is started again
     at: float
 
 

@@ -68,6 +68,20 @@ def test_n4_of_a_worktree_without_an_agent_nobody_is_said_to_be_told(yard: Yard)
     assert "conflict in file0.txt · waits for your commit on eve, since " in listed
 
 
+def test_n4_of_an_author_that_does_not_run_it_is_said_how_it_hears_of_it(yard: Yard) -> None:
+    yard.agent("bob", file0_txt="bob\n")
+    commit(yard.repo, "file0.txt", "main\n")
+    yard.pen.stop("bob")
+    ran = yard.pen.cli("land", "bob", cwd=yard.repo)
+    answer = "bob does not run, the message waits for it: bullpen resume bob"
+    assert ran.out == f"bob  conflict in file0.txt · {answer} · bullpen land --list\n", ran
+    waits = "waits for bob, which does not run: bullpen resume bob"
+    assert f"conflict in file0.txt · {waits}" in yard.pen.cli("land", "--list").out
+    assert yard.pen.cli("resume", "bob").code == 0
+    assert "waits for a commit of bob, told " in yard.pen.cli("land", "--list").out
+    assert len(yard.messages("bob")) == 1
+
+
 def test_n3_what_came_back_can_be_cancelled(yard: Yard) -> None:
     tree = yard.agent("amy", file0_txt="amy\n")
     base = commit(yard.repo, "file0.txt", "main\n")

@@ -43,6 +43,7 @@ class Desk:
             hub.private_gits,
             hub.delivery,
             send_elsewhere or hub.fleet.mail.send,
+            hub.child_rows.find_named,
             hub.background,
         )
         self.merger = ChildMerger(

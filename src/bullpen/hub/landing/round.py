@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from bullpen.errors import BullpenError
-from bullpen.hub.agents.registry import Registry
 from bullpen.hub.landing import steps
+from bullpen.hub.landing.authors import Authors
 from bullpen.hub.landing.book import LandingBook
 from bullpen.hub.landing.steps import Chain, Link, Verifier
 from bullpen.hub.messages.deliver import Delivery
@@ -53,13 +53,13 @@ class Rounds:
     def __init__(
         self,
         book: LandingBook,
-        registry: Registry,
+        authors: Authors,
         delivery: Delivery,
         send_elsewhere: SendElsewhere,
         verifier: Verifier,
     ) -> None:
         self._book = book
-        self._registry = registry
+        self._authors = authors
         self._delivery = delivery
         self._send_elsewhere = send_elsewhere
         self._verifier = verifier
@@ -107,14 +107,11 @@ class Rounds:
         now = [self._book.open[id] for id in removed]
         await self._book.keep(
             *(
-                cancel_removed(landing, has_agent=self._has_agent(landing), at=time.time())
+                cancel_removed(landing, has_agent=self._authors.is_agent(landing), at=time.time())
                 for landing in now
             )
         )
         return bool(now)
-
-    def _has_agent(self, landing: Landing) -> bool:
-        return is_elsewhere(landing.name) or self._registry.find(landing.name) is not None
 
     async def _tell_unfit(self, batch: Sequence[Landing], chain: Chain) -> list[Landing]:
         """Those that conflict with the target come back, others are refused; the rest."""
@@ -229,7 +226,9 @@ class Rounds:
         await self._book.move_all(now, refused)
 
     async def _bring_back(self, landing: Landing, back: CameBack) -> None:
-        back = back.model_copy(update={"is_agent_told": self._has_agent(landing)})
+        told = self._authors.is_agent(landing)
+        running = self._authors.is_running(landing)
+        back = back.model_copy(update={"is_agent_told": told, "is_agent_running": running})
         now = move(self._book.open[landing.id], back)
         await self._book.keep(now)
         await self.tell_author(now, back)
@@ -246,7 +245,7 @@ class Rounds:
         message = Message(
             id=message_id(landing, back),
             sender=BULLPEN,
-            to=landing.name if self._has_agent(landing) else ROOT,
+            to=landing.name if self._authors.is_agent(landing) else ROOT,
             text=message_to_author(landing, back),
             quotes=True,
             created=time.time(),
