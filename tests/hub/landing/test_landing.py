@@ -1,6 +1,8 @@
 """N1-N5 through a real hub: commands, HTTP, the queue, what comes back."""
 
+import contextlib
 import json
+import uuid
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,36 @@ def test_n3_what_came_back_can_be_cancelled(yard: Yard) -> None:
     assert yard.head() == base
     ran = yard.pen.cli("land", "--cancel", "amy")
     assert (ran.code, "nothing of amy waits to land" in ran.err) == (4, True)
+
+
+def _command_lines() -> str:
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has just ended
+            lines.append(path.read_text(errors="replace"))
+    return "\n".join(lines)
+
+
+def test_n3_what_is_verified_can_be_cancelled_and_those_that_wait_for_it_land(yard: Yard) -> None:
+    """Bob is verified with cy, dan waits behind them."""
+    yard.agent("cy", cy_txt="cy\n")
+    yard.agent("bob", bob_txt="bob\n")
+    yard.agent("dan", dan_txt="dan\n")
+    mark = uuid.uuid4().hex
+    verify = f"! test -f cy.txt || sleep 98765; : {mark}"
+    entries = {each["name"]: each["id"] for each in yard.land("cy", "bob", verify=verify)}
+    log = yard.pen.root / "logs" / "landings" / f"{entries['bob']}.log"
+    wait_until(log.exists)
+    (dan,) = yard.land("dan")
+    ran = yard.pen.cli("land", "--cancel", "cy")
+    assert (ran.code, ran.out) == (0, "cy  cancelled\n"), ran
+    ends = [yard.rested(id)["status"]["state"] for id in (entries["bob"], dan["id"])]
+    assert ends == ["landed", "landed"]
+    assert not (yard.repo / "cy.txt").exists()
+    wait_until(lambda: mark not in _command_lines())
+    assert not list_files(yard.pen.root / "worktrees", ".landing/*/*")
+    ran = yard.pen.cli("land", "--cancel", "bob")
+    assert (ran.code, "nothing of bob waits to land" in ran.err) == (4, True)
 
 
 def test_n4_several_land_together_and_a_bad_one_does_not_hold_up_the_good(yard: Yard) -> None:

@@ -148,18 +148,42 @@ class Landings:
         return entries
 
     async def cancel(self, name: str) -> list[Landing]:
-        """Take the entries of that name, or the one of that id, out of their queues."""
-        async with self._asking:
-            found = [each for each in self._book.open.values() if name in (each.name, each.id)]
-            waiting = [each for each in found if isinstance(each.status, Waiting | CameBack)]
-            if not waiting:
-                busy = any(not landing.is_over for landing in found)
-                why = f"nothing of {name} waits to land"
-                if busy:
-                    why = f"{name} is being landed just now"
-                kind = Kind.CONFLICT if busy else Kind.NOT_FOUND
-                raise BullpenError(why, hint="bullpen land --list", kind=kind)
-            return await self._book.move_all(waiting, Cancelled(at=time.time()))
+        """Take the entries of that name, or the one of that id, out of their queues. What verifies
+        them is ended; one whose target is being moved stays."""
+        named = [each for each in self._book.open.values() if name in (each.name, each.id)]
+        ids = [each.id for each in named if not each.is_over]
+        hint = "bullpen land --list"
+        if not ids:
+            why = f"nothing of {name} waits to land"
+            raise BullpenError(why, hint=hint, kind=Kind.NOT_FOUND)
+        self._rounds.unwanted.update(ids)
+        ended = [await self._cancel(id) for id in ids]
+        # Not before: a round that was cut off would take that for a failure.
+        self._rounds.unwanted.difference_update(ids)
+        cancelled = [each for each in ended if isinstance(each.status, Cancelled)]
+        if not cancelled:
+            why = f"{name} is being landed just now"
+            raise BullpenError(why, hint=hint, kind=Kind.CONFLICT)
+        return cancelled
+
+    async def _cancel(self, id: str) -> Landing:
+        """As it is then. One that a round is at is taken out by that, when nothing of it runs any
+        more: killed before, the next hub begins it again, and nobody was told otherwise."""
+        while True:
+            changed = self._book.changed
+            async with self._asking:
+                landing = await self._book.get(id)
+                match landing.status:
+                    case Waiting() | CameBack():
+                        (landing,) = await self._book.move_all([landing], Cancelled(at=time.time()))
+                        return landing
+                    case Building() | Verifying():
+                        pass
+                    case _:
+                        return landing
+            if self._is_leaving:
+                raise BullpenError("the hub stops", hint="ask again", kind=Kind.UNAVAILABLE)
+            await changed.wait()
 
     async def cancel_removed(self, name: str) -> None:
         """Something of that name was removed: what of it waits to land is taken out. One that is
