@@ -245,6 +245,13 @@ def test_n4_the_author_is_told_the_files_the_commit_and_the_output() -> None:
     assert "`make test` failed there (exit 1)" in text and "boom" in text and "bbbbbbb" in text
 
 
+def test_n3_of_one_commit_that_was_allowed_it_is_not_said_that_another_is_tried() -> None:
+    for landing, back in ((entry(), BACK), (entry(verify="make test"), FAILED)):
+        assert "is tried again by itself" in message_to_author(landing, back)
+        text = message_to_author(landing.model_copy(update={"is_for_one_commit": True}), back)
+        assert "is not tried again by itself" in text and "bullpen land amy --into main" in text
+
+
 def test_n4_the_same_news_is_told_once() -> None:
     assert message_id(entry(), BACK) == message_id(entry(), BACK)
     others = {

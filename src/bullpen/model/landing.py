@@ -345,7 +345,14 @@ def note_of(landing: Landing) -> str:
 def message_to_author(landing: Landing, back: CameBack) -> str:
     """What its author is told."""
     where = f"{landing.target} (now at {back.base[:SHORT]})"
-    again = f"Commit on {landing.branch}, and it is tried again by itself. (landing {landing.id})"
+    again = f"Commit on {landing.branch}, and it is tried again by itself."
+    if landing.is_for_one_commit:
+        ask = f"bullpen land {landing.name} --into {landing.target}"
+        again = (
+            "It is not tried again by itself: this commit was allowed and no other. A newer one"
+            f" lands when the person asks for it: {ask}"
+        )
+    again += f" (landing {landing.id})"
     if back.why == "conflict":
         files = "\n".join(f"- {file}" for file in back.files[:MOST_FILES])
         more = len(back.files) - MOST_FILES
