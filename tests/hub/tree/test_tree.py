@@ -276,6 +276,24 @@ def test_m6_a_child_that_has_reported_is_taken_when_its_turn_is_over(grove: Grov
         assert merged.result()["state"] == "landed"
 
 
+def test_m6_a_program_that_says_nothing_of_its_turns_is_finished_when_it_has_reported(
+    grove: Grove,
+) -> None:
+    grove.run("lead", role="coder")
+    child = grove.spawn("lead", "csv")
+    commit(grove.pen.root / "worktrees" / child, "csv.txt", "csv\n")
+    with ThreadPoolExecutor() as pool:
+        waited = pool.submit(grove.pen.cli, "wait", child, "--timeout", "1m")
+        grove.call(child, "notify_parent", status="success", message="done")
+        assert waited.result().out.split()[:2] == [child, "finished"]
+    grove.call("lead", "send_message", to=child, text="more")
+    wait_until(lambda: grove.pen.cli("wait", child, "--timeout", "0s").code == 124)
+    with pytest.raises(ToolError, match="not finished"):
+        grove.call("lead", "merge_child", name=child)
+    grove.call(child, "notify_parent", status="success", message="done again")
+    assert grove.call("lead", "merge_child", name=child)["state"] == "landed"
+
+
 def test_m6_a_conflict_names_the_files_and_changes_nothing(grove: Grove) -> None:
     grove.run("lead", role="coder")
     lead = grove.pen.root / "worktrees" / "lead"
