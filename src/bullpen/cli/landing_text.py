@@ -18,6 +18,7 @@ from bullpen.text import printable, seconds_text
 
 DONE = {"merge": "merged", "squash": "squashed", "rebase": "rebased"}
 SHORT = 7
+MOST_LINES = 20  # of what a command wrote
 
 
 def outcome(landing: Landing) -> str:
@@ -89,6 +90,16 @@ def _problem(landing: Landing, back: CameBack) -> str:
 def line_of(landing: Landing, width: int) -> str:
     """Safe to print."""
     return printable(f"{landing.name:<{width}}  {outcome(landing)}")
+
+
+def failed_lines(landing: Landing, log: Path | None) -> list[str]:
+    """The last lines of a command that failed, and where all of its output is, if it is kept."""
+    match landing.status:
+        case CameBack(why="verify", output=text):
+            lines = text.splitlines()[-MOST_LINES:]
+            lines += [f"all of it: {short_path(log)}"] if log else []
+            return [printable(f"  {line}") for line in lines]
+    return []
 
 
 def moved_lines(landings: Iterable[Landing]) -> list[str]:

@@ -153,6 +153,18 @@ def test_n4_several_land_together_and_a_bad_one_does_not_hold_up_the_good(yard: 
     assert logs and all("checking" in log.read_text() for log in logs)
 
 
+def test_n4_a_command_that_failed_is_shown_with_its_last_lines(yard: Yard) -> None:
+    yard.agent("amy", a_txt="a\n")
+    verify = "seq 30; printf '\\033[31mred\\n'; exit 3"
+    for command in (("land", "amy", "--verify", verify), ("finish", "amy", "--land")):
+        ran = yard.pen.cli(*command, cwd=yard.repo)
+        first, *lines, last = ran.out.splitlines()
+        assert (ran.code, "failed (exit 3) · amy was told" in first) == (1, True), ran
+        assert lines == [*(f"  {number}" for number in range(12, 31)), "  \\x1b[31mred"]
+        log = Path(last.removeprefix("  all of it: ")).expanduser()
+        assert len(log.read_text().splitlines()) == 31
+
+
 @pytest.mark.storm
 def test_n4_one_that_conflicts_with_another_is_tried_on_what_that_made(yard: Yard) -> None:
     yard.agent("amy", file0_txt="amy\n")
