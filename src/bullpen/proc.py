@@ -28,6 +28,17 @@ MOST_OUTPUT_BYTES = 64 << 20  # in a file; it may be more by what is written bet
 is_wanted_here: ContextVar[Callable[[], bool] | None] = ContextVar("is_wanted_here", default=None)
 
 
+@contextlib.contextmanager
+def wanted_while(condition: Callable[[], bool]) -> Iterator[None]:
+    """Commands of this block end also when the condition no longer holds."""
+    outer = is_wanted_here.get()
+    token = is_wanted_here.set(lambda: condition() and (outer is None or outer()))
+    try:
+        yield
+    finally:
+        is_wanted_here.reset(token)
+
+
 class TooMuchOutputError(BullpenError):
     """It filled the disk, and was ended."""
 

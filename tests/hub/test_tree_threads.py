@@ -86,8 +86,11 @@ def test_x8_who_waits_for_too_long_is_told_so() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("how", ["run", "run_repeatable"])
-def test_x8_a_hub_that_leaves_ends_what_still_runs(how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "error"), [("run", BullpenError), ("run_repeatable", asyncio.CancelledError)]
+)
+def test_x8_a_hub_that_leaves_ends_what_still_runs(how: str, error: type[BaseException]) -> None:
+    """What is done again by the next hub has not failed."""
     begun = threading.Event()
 
     def work() -> None:
@@ -100,7 +103,7 @@ def test_x8_a_hub_that_leaves_ends_what_still_runs(how: str) -> None:
         task = asyncio.ensure_future(way("amy", work))  # type: ignore[arg-type]
         assert await asyncio.to_thread(begun.wait, 60)
         trees.leave()
-        with pytest.raises(BullpenError, match="sleep did not end"):
+        with pytest.raises(error):
             await task
 
     asyncio.run(main())

@@ -245,14 +245,26 @@ def test_n4_the_author_is_told_the_files_the_commit_and_the_output() -> None:
     assert "`make test` failed there (exit 1)" in text and "boom" in text and "bbbbbbb" in text
 
 
+def test_n3_of_one_commit_that_was_allowed_it_is_not_said_that_another_is_tried() -> None:
+    for landing, back in ((entry(), BACK), (entry(verify="make test"), FAILED)):
+        assert "is tried again by itself" in message_to_author(landing, back)
+        text = message_to_author(landing.model_copy(update={"is_for_one_commit": True}), back)
+        assert "is not tried again by itself" in text and "bullpen land amy --into main" in text
+
+
 def test_n4_the_same_news_is_told_once() -> None:
     assert message_id(entry(), BACK) == message_id(entry(), BACK)
     others = {
         message_id(entry(), FAILED),
         message_id(entry(tip="n" * 40), BACK),
         message_id(entry(), BACK.model_copy(update={"base": "d"})),
+        message_id(entry(), BACK.model_copy(update={"files": ("b.py",)})),
+        message_id(entry(verify="make test"), FAILED),
+        message_id(entry(), FAILED.model_copy(update={"problem": "exit 2"})),
+        message_id(entry(), FAILED.model_copy(update={"output": "bang"})),
     }
-    assert len(others | {message_id(entry(), BACK)}) == 4
+    assert len(others | {message_id(entry(), BACK)}) == 8
+    assert message_id(entry(verify="make test"), BACK) == message_id(entry(), BACK)
 
 
 @pytest.mark.parametrize(

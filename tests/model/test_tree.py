@@ -8,7 +8,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.model.agent import Agent, WorktreeRef
 from bullpen.model.rights import Rights, is_covered, limited, lower, rights_of, share
 from bullpen.model.role import Budget, Role
-from bullpen.model.state import Blocked, Exited, Idle, Lost, State, Working
+from bullpen.model.state import Blocked, Exited, Idle, Lost, State, Unknown, View, Working
 from bullpen.model.tree import (
     AdoptChildren,
     Family,
@@ -178,10 +178,19 @@ def test_i4_orphans_are_kept_stopped_or_adopted() -> None:
         (Exited(code=3), "", "gone"),
         (Exited(code=3), "success", "finished"),
         (Lost(reason="x"), "", "gone"),
+        (Unknown(missing="it reports no state"), "", "working"),
+        (Unknown(missing="it reports no state"), "success", "finished"),
+        (Unknown(missing="it reports no state"), "failure", "failed"),
     ],
 )
 def test_i5_what_somebody_who_waits_is_told(state: State, report: str, outcome: str) -> None:
-    assert outcome_of(state, report) == outcome
+    assert outcome_of(View(run="r", state=state, since=1.0, decided_by="x"), report) == outcome
+
+
+def test_i5_one_that_tells_of_its_turns_has_not_ended_one_because_nobody_hears_it() -> None:
+    state = Unknown(missing="its holder does not answer")
+    view = View(run="r", state=state, since=1.0, decided_by="x", told=Working())
+    assert outcome_of(view, "success") == "working"
 
 
 # ── ceilings ──

@@ -41,16 +41,34 @@ def test_v9_a_diff_a_conflict_and_a_landing_with_a_question_before_it() -> None:
 
 
 @pytest.mark.slow
-def test_v9_work_that_exists_nowhere_else_is_not_discarded() -> None:
+def test_v9_what_is_not_committed_is_discarded_if_the_question_named_it() -> None:
+    """And kept aside."""
     with made_scene() as scene:
         where = scene.start("amy")
         scene.write(where, {"cart.py": "x = 1\n"})
         scene.idle("amy")
-        with made_view(scene) as view, view.page(errors=("409", "422")) as page:
+        with made_view(scene) as view, view.page() as page:
             page.goto("/agents/amy/changes")
             expect(page.get_by_text("1 file not committed")).to_be_visible()
             page.get_by_role("button", name="Discard…").click()
             dialog = page.get_by_role("dialog")
+            expect(dialog).to_contain_text("1 file that is not committed is dropped")
+            dialog.get_by_role("button", name="Discard", exact=True).click()
+            wait_until(lambda: not where.exists() and "amy" not in scene.pen.agents())
+            assert scene.pen.cli("worktree", "restore", "amy", cwd=scene.repository).code == 0
+            assert (where / "cart.py").read_text() == "x = 1\n"
+
+
+@pytest.mark.slow
+def test_v9_what_is_not_committed_and_was_not_named_is_not_discarded() -> None:
+    with made_scene() as scene:
+        where = scene.start("amy")
+        scene.idle("amy")
+        with made_view(scene) as view, view.page(errors=("409", "422")) as page:
+            page.goto("/agents/amy/changes")
+            page.get_by_role("button", name="Discard…").click()
+            dialog = page.get_by_role("dialog")
+            scene.write(where, {"cart.py": "x = 1\n"})
             dialog.get_by_role("button", name="Discard", exact=True).click()
             expect(dialog.get_by_role("alert")).to_contain_text("cart.py")
             assert (where / "cart.py").read_text() == "x = 1\n"

@@ -18,6 +18,7 @@ from bullpen.text import printable, seconds_text
 
 DONE = {"merge": "merged", "squash": "squashed", "rebase": "rebased"}
 SHORT = 7
+MOST_LINES = 20  # of what a command wrote
 
 
 def outcome(landing: Landing) -> str:
@@ -29,6 +30,10 @@ def outcome(landing: Landing) -> str:
             answer = f"no agent has it, lands when you have committed on {landing.branch}"
             if back.is_agent_told:
                 answer = f"{landing.name} was told, lands when it has answered"
+                if not back.is_agent_running:
+                    answer = (
+                        f"{landing.name} does not run, the message waits for it: {_resume(landing)}"
+                    )
             return f"{_problem(landing, back)} · {answer} · bullpen land --list"
         case Refused(message=message):
             return f"refused: {message}"
@@ -46,6 +51,8 @@ def waiting_row(landing: Landing) -> tuple[str, str, str]:
             waits = f"waits for your commit on {landing.branch}, since {when}"
             if back.is_agent_told:
                 waits = f"waits for a commit of {landing.name}, told {when}"
+                if not back.is_agent_running:
+                    waits = f"waits for {landing.name}, which does not run: {_resume(landing)}"
             state = f"{_problem(landing, back)} · {waits}"
         case Waiting():
             state = "waits for its turn"
@@ -54,6 +61,10 @@ def waiting_row(landing: Landing) -> tuple[str, str, str]:
         case status:
             state = status.state
     return landing.name, landing.target, state
+
+
+def _resume(landing: Landing) -> str:
+    return f"bullpen resume {landing.name}"
 
 
 def _landed(landing: Landing, landed: Landed) -> str:
@@ -79,6 +90,16 @@ def _problem(landing: Landing, back: CameBack) -> str:
 def line_of(landing: Landing, width: int) -> str:
     """Safe to print."""
     return printable(f"{landing.name:<{width}}  {outcome(landing)}")
+
+
+def failed_lines(landing: Landing, log: Path | None) -> list[str]:
+    """The last lines of a command that failed, and where all of its output is, if it is kept."""
+    match landing.status:
+        case CameBack(why="verify", output=text):
+            lines = text.splitlines()[-MOST_LINES:]
+            lines += [f"all of it: {short_path(log)}"] if log else []
+            return [printable(f"  {line}") for line in lines]
+    return []
 
 
 def moved_lines(landings: Iterable[Landing]) -> list[str]:

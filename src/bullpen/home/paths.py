@@ -93,6 +93,10 @@ class Home:
     def id(self) -> str:
         return marker.home_id(self.root)
 
+    def landing_log(self, id: str) -> Path:
+        """The output of the command that verified an entry of a landing queue."""
+        return self.logs / "landings" / f"{id}.log"
+
     def private(self, agent: str) -> Path:
         """What an agent in a sandbox does not see of its own session."""
         return self.session(agent) / PRIVATE_DIRECTORY

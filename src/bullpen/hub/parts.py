@@ -173,6 +173,7 @@ class Hub:
             private_gits,
             delivery,
             lambda message, agent: self.fleet.mail.send(message, agent),  # noqa: PLW0108 - later
+            child_rows.find_named,
             background,
         )
         self.asked_children = asked_children = RemoteChildren(

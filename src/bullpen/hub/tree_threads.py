@@ -8,9 +8,10 @@ one agent share one look. A hub that leaves ends the programs that still run her
 """
 
 import asyncio
+import contextlib
 import contextvars
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -54,12 +55,19 @@ class TreeThreads:
         return await asyncio.shield(self._begin(agent, work))
 
     async def run_repeatable(self, agent: str, work: Callable[[], T]) -> T:
-        """The same for work that the next hub does again, if this one left before its end: what
-        it came to then is not to be recorded."""
-        result = await self.run(agent, work)
-        if self._is_leaving.is_set():
-            raise asyncio.CancelledError
-        return result
+        """The same for work that the next hub does again, if this one left before its end."""
+        with self.repeatable():
+            return await self.run(agent, work)
+
+    @contextlib.contextmanager
+    def repeatable(self) -> Iterator[None]:
+        """What a block came to while the hub left, a result or an error, is not to be recorded:
+        its programs may have been ended."""
+        try:
+            yield
+        finally:
+            if self._is_leaving.is_set():
+                raise asyncio.CancelledError
 
     async def run_to_end(self, work: Callable[[], T]) -> T:
         """The same for a step of a start or an end, which come one after the other anyway: a hub

@@ -83,6 +83,7 @@ class CameBack(Value):
     problem: str = ""  # how the command ended
     output: str = ""  # its last lines
     is_agent_told: bool = True  # else no agent has that name: the commit is the person's to make
+    is_agent_running: bool = True  # else what it was told waits until it is started again
     at: float
 
 
@@ -344,7 +345,14 @@ def note_of(landing: Landing) -> str:
 def message_to_author(landing: Landing, back: CameBack) -> str:
     """What its author is told."""
     where = f"{landing.target} (now at {back.base[:SHORT]})"
-    again = f"Commit on {landing.branch}, and it is tried again by itself. (landing {landing.id})"
+    again = f"Commit on {landing.branch}, and it is tried again by itself."
+    if landing.is_for_one_commit:
+        ask = f"bullpen land {landing.name} --into {landing.target}"
+        again = (
+            "It is not tried again by itself: this commit was allowed and no other. A newer one"
+            f" lands when the person asks for it: {ask}"
+        )
+    again += f" (landing {landing.id})"
     if back.why == "conflict":
         files = "\n".join(f"- {file}" for file in back.files[:MOST_FILES])
         more = len(back.files) - MOST_FILES
@@ -363,7 +371,8 @@ def message_to_author(landing: Landing, back: CameBack) -> str:
 
 def message_id(landing: Landing, back: CameBack) -> str:
     """The same for the same news: it is told once, whoever was killed meanwhile."""
-    key = f"{landing.id}:{landing.tip}:{back.base}:{back.why}"
+    news = back.files or (landing.verify, back.problem, back.output)
+    key = repr((landing.id, landing.tip, back.base, back.why, news))
     return f"m-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 

@@ -13,7 +13,7 @@ from bullpen.model import names
 from bullpen.model.agent import Agent
 from bullpen.model.message import ROOT
 from bullpen.model.role import OrphansRule
-from bullpen.model.state import Exited, Idle, Interrupted, Lost, State
+from bullpen.model.state import Exited, Idle, Interrupted, Lost, Unknown, View
 
 ChildKind = Literal["agent", "subtree", "worker"]
 WORKER = ".w."
@@ -216,9 +216,16 @@ Outcome = Literal["working", "idle", "blocked", "finished", "failed", "gone"]
 OVER: frozenset[Outcome] = frozenset({"idle", "blocked", "finished", "failed", "gone"})
 
 
-def outcome_of(state: State, report: str = "") -> Outcome:
+def is_without_turns(view: View) -> bool:
+    """Whether it is a program that says nothing of itself: its report alone tells that it is
+    done."""
+    return isinstance(view.state, Unknown) and not view.has_reported
+
+
+def outcome_of(view: View, report: str = "") -> Outcome:
     """What somebody who waits for it is told. `report`: `success` or `failure`, if it reported
     and was given nothing to do since."""
+    state = view.state
     match state:
         case Exited(code=0):
             return "failed" if report == "failure" else "finished"
@@ -228,4 +235,6 @@ def outcome_of(state: State, report: str = "") -> Outcome:
             return "failed"
         case Idle():
             return {"success": "finished", "failure": "failed"}.get(report, "idle")  # type: ignore[return-value]
+        case Unknown() if report and is_without_turns(view):
+            return "finished" if report == "success" else "failed"
     return "blocked" if state.state in ("blocked", "error") else "working"

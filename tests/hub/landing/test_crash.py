@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from typing import Any
 
 import pytest
 
@@ -53,8 +54,8 @@ def ask(yard: Yard, **fields: object) -> None:
         yard.pen.ask("POST", "/landings", {"names": ["amy"], **fields})
 
 
-def all_landings(yard: Yard) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = yard.pen.ask("GET", "/landings?all=1")[1]["landings"]
+def all_landings(yard: Yard) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yard.pen.ask("GET", "/landings?all=1")[1]["landings"]
     return found
 
 
@@ -96,6 +97,36 @@ def test_n5_a_hub_killed_at_a_step_of_a_landing(yard: Yard, step: str) -> None:
     assert git(repo, "fsck", "--no-dangling", "--no-progress") == ""
     pen.start()
     assert [each["id"] for each in all_landings(yard)] == [entry["id"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "state"),
+    [
+        pytest.param(before(LandingRows.put, 4), "verifying", marks=pytest.mark.storm),
+        (after(LandingRows.put, 4), "cancelled"),
+    ],
+    ids=["about-to-be-noted", "noted"],
+)
+def test_n5_a_hub_killed_when_a_verification_is_cancelled(
+    yard: Yard, step: str, state: str
+) -> None:
+    """Its program has ended and its checkout is gone. Not noted, it is verified again."""
+    pen = yard.pen
+    yard.agent("amy", a_txt="a\n")
+    pen.kill_hub()
+    with deadly_hub(pen, step):
+        ask(yard, verify="sleep 98765")
+        wait_until(lambda: bool(list_files(pen.root / "logs", "landings/*.log")))
+        with contextlib.suppress(wire.HubError):
+            pen.ask("DELETE", "/landings/amy")
+    if state == "cancelled":
+        assert not list_files(pen.root / "worktrees", ".landing/*/*")
+    pen.start()
+    wait_until(lambda: [each["status"]["state"] for each in all_landings(yard)] == [state])
+    assert pen.ask("DELETE", "/landings/amy")[0] == (404 if state == "cancelled" else 200)
+    assert [each["status"]["state"] for each in all_landings(yard)] == ["cancelled"]
+    assert not list_files(pen.root / "worktrees", ".landing/*/*")
 
 
 BACK_STEPS = {

@@ -1,6 +1,8 @@
 """N1-N5 through a real hub: commands, HTTP, the queue, what comes back."""
 
+import contextlib
 import json
+import uuid
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,20 @@ def test_n4_of_a_worktree_without_an_agent_nobody_is_said_to_be_told(yard: Yard)
     assert "conflict in file0.txt · waits for your commit on eve, since " in listed
 
 
+def test_n4_of_an_author_that_does_not_run_it_is_said_how_it_hears_of_it(yard: Yard) -> None:
+    yard.agent("bob", file0_txt="bob\n")
+    commit(yard.repo, "file0.txt", "main\n")
+    yard.pen.stop("bob")
+    ran = yard.pen.cli("land", "bob", cwd=yard.repo)
+    answer = "bob does not run, the message waits for it: bullpen resume bob"
+    assert ran.out == f"bob  conflict in file0.txt · {answer} · bullpen land --list\n", ran
+    waits = "waits for bob, which does not run: bullpen resume bob"
+    assert f"conflict in file0.txt · {waits}" in yard.pen.cli("land", "--list").out
+    assert yard.pen.cli("resume", "bob").code == 0
+    assert "waits for a commit of bob, told " in yard.pen.cli("land", "--list").out
+    assert len(yard.messages("bob")) == 1
+
+
 def test_n3_what_came_back_can_be_cancelled(yard: Yard) -> None:
     tree = yard.agent("amy", file0_txt="amy\n")
     base = commit(yard.repo, "file0.txt", "main\n")
@@ -84,6 +100,36 @@ def test_n3_what_came_back_can_be_cancelled(yard: Yard) -> None:
     assert yard.head() == base
     ran = yard.pen.cli("land", "--cancel", "amy")
     assert (ran.code, "nothing of amy waits to land" in ran.err) == (4, True)
+
+
+def _command_lines() -> str:
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has just ended
+            lines.append(path.read_text(errors="replace"))
+    return "\n".join(lines)
+
+
+def test_n3_what_is_verified_can_be_cancelled_and_those_that_wait_for_it_land(yard: Yard) -> None:
+    """Bob is verified with cy, dan waits behind them."""
+    yard.agent("cy", cy_txt="cy\n")
+    yard.agent("bob", bob_txt="bob\n")
+    yard.agent("dan", dan_txt="dan\n")
+    mark = uuid.uuid4().hex
+    verify = f"! test -f cy.txt || sleep 98765; : {mark}"
+    entries = {each["name"]: each["id"] for each in yard.land("cy", "bob", verify=verify)}
+    log = yard.pen.root / "logs" / "landings" / f"{entries['bob']}.log"
+    wait_until(log.exists)
+    (dan,) = yard.land("dan")
+    ran = yard.pen.cli("land", "--cancel", "cy")
+    assert (ran.code, ran.out) == (0, "cy  cancelled\n"), ran
+    ends = [yard.rested(id)["status"]["state"] for id in (entries["bob"], dan["id"])]
+    assert ends == ["landed", "landed"]
+    assert not (yard.repo / "cy.txt").exists()
+    wait_until(lambda: mark not in _command_lines())
+    assert not list_files(yard.pen.root / "worktrees", ".landing/*/*")
+    ran = yard.pen.cli("land", "--cancel", "bob")
+    assert (ran.code, "nothing of bob waits to land" in ran.err) == (4, True)
 
 
 def test_n4_several_land_together_and_a_bad_one_does_not_hold_up_the_good(yard: Yard) -> None:
@@ -105,6 +151,18 @@ def test_n4_several_land_together_and_a_bad_one_does_not_hold_up_the_good(yard: 
     assert status(yard.repo) == ""
     logs = list((yard.pen.root / "logs" / "landings").glob("*.log"))
     assert logs and all("checking" in log.read_text() for log in logs)
+
+
+def test_n4_a_command_that_failed_is_shown_with_its_last_lines(yard: Yard) -> None:
+    yard.agent("amy", a_txt="a\n")
+    verify = "seq 30; printf '\\033[31mred\\n'; exit 3"
+    for command in (("land", "amy", "--verify", verify), ("finish", "amy", "--land")):
+        ran = yard.pen.cli(*command, cwd=yard.repo)
+        first, *lines, last = ran.out.splitlines()
+        assert (ran.code, "failed (exit 3) · amy was told" in first) == (1, True), ran
+        assert lines == [*(f"  {number}" for number in range(12, 31)), "  \\x1b[31mred"]
+        log = Path(last.removeprefix("  all of it: ")).expanduser()
+        assert len(log.read_text().splitlines()) == 31
 
 
 @pytest.mark.storm

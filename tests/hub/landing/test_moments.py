@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bullpen import proc
 from bullpen.errors import BullpenError
 from bullpen.hub.agents.registry import LiveAgent
 from bullpen.hub.landing import steps
@@ -17,12 +18,13 @@ from bullpen.hub.landing.children import ChildCleanUp, ChildMerger
 from bullpen.hub.landing.queue import Landings
 from bullpen.hub.landing.round import SendElsewhere
 from bullpen.hub.landing.rows import LandingRows
-from bullpen.hub.landing.steps import Chain
+from bullpen.hub.landing.steps import Chain, Verifier
 from bullpen.model.agent import WorktreeRef
 from bullpen.model.event import Event
 from bullpen.model.landing import Building, CameBack, Landed, Landing
 from bullpen.model.message import Message
 from bullpen.model.state import HolderGone, Working
+from bullpen.worktrees.landing.scratch import Verified
 from tests.hub.parts import ENDED, Parts, in_parts, tasks, until
 from tests.worktrees.repos import commit, git, make_repo
 
@@ -41,6 +43,7 @@ class Desk:
             hub.private_gits,
             hub.delivery,
             send_elsewhere or hub.fleet.mail.send,
+            hub.child_rows.find_named,
             hub.background,
         )
         self.merger = ChildMerger(
@@ -145,6 +148,32 @@ def test_n4_who_asks_again_does_not_take_back_what_becomes_of_the_entry_just_the
         assert (await desk.landings.wait_resting("l-1")).status.state == "came_back"
         assert [each.id for each in await again[0]] == ["l-1"]
         assert [each.status.state for each in await desk.book.last()] == ["came_back"]
+
+    in_parts(story)
+
+
+def test_n5_a_hub_that_stops_while_verify_runs_leaves_the_entry_to_the_next_one(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_there = threading.Event()
+
+    def verify(*_words: Any) -> Verified:
+        is_there.set()
+        proc.run(["sleep", "1000"], timeout=1000)
+        raise AssertionError("nothing ends it but the hub")
+
+    monkeypatch.setattr(Verifier, "run", verify)
+
+    async def story(parts: Parts) -> None:
+        desk = Desk(parts)
+        await desk.serve()
+        await desk.landings.put_in([entry(repo, "kid", verify="sleep 1000")])
+        await asyncio.to_thread(is_there.wait, 60)
+        (working,) = tasks("landing in main")
+        desk.landings.leave()
+        parts.hub.context.trees.leave()
+        await asyncio.wait({working})
+        assert [each.status.state for each in await desk.rows.open()] == ["verifying"]
 
     in_parts(story)
 

@@ -276,6 +276,24 @@ def test_m6_a_child_that_has_reported_is_taken_when_its_turn_is_over(grove: Grov
         assert merged.result()["state"] == "landed"
 
 
+def test_m6_a_program_that_says_nothing_of_its_turns_is_finished_when_it_has_reported(
+    grove: Grove,
+) -> None:
+    grove.run("lead", role="coder")
+    child = grove.spawn("lead", "csv")
+    commit(grove.pen.root / "worktrees" / child, "csv.txt", "csv\n")
+    with ThreadPoolExecutor() as pool:
+        waited = pool.submit(grove.pen.cli, "wait", child, "--timeout", "1m")
+        grove.call(child, "notify_parent", status="success", message="done")
+        assert waited.result().out.split()[:2] == [child, "finished"]
+    grove.call("lead", "send_message", to=child, text="more")
+    wait_until(lambda: grove.pen.cli("wait", child, "--timeout", "0s").code == 124)
+    with pytest.raises(ToolError, match="not finished"):
+        grove.call("lead", "merge_child", name=child)
+    grove.call(child, "notify_parent", status="success", message="done again")
+    assert grove.call("lead", "merge_child", name=child)["state"] == "landed"
+
+
 def test_m6_a_conflict_names_the_files_and_changes_nothing(grove: Grove) -> None:
     grove.run("lead", role="coder")
     lead = grove.pen.root / "worktrees" / "lead"
@@ -289,6 +307,24 @@ def test_m6_a_conflict_names_the_files_and_changes_nothing(grove: Grove) -> None
     assert "conflict with lead: same.txt" in grove.pen.cli("tree").out
     ran = grove.pen.cli("land", child, cwd=grove.repo)
     assert ran.err.splitlines()[1] == f"hint:  bullpen land {child} --into lead"
+
+
+def test_m6_a_parent_hears_that_a_child_which_conflicts_has_ended_and_what_it_can_do(
+    grove: Grove,
+) -> None:
+    grove.run("lead", role="coder")
+    lead, child = grove.pen.root / "worktrees" / "lead", grove.spawn("lead", "csv")
+    tip = commit(grove.pen.root / "worktrees" / child, "same.txt", "child\n")
+    commit(lead, "same.txt", "lead\n")
+    grove.hook(child, "Stop")
+    assert "child_has_ended" not in grove.call("lead", "merge_child", name=child)
+    grove.pen.stop(child)
+    advice = grove.call("lead", "merge_child", name=child)["child_has_ended"]
+    assert advice.startswith(f"{child} does not run: ") and f"git merge {tip}" in advice
+    git(lead, "merge", "-q", tip, check=False)
+    commit(lead, "same.txt", "both\n", "Merge")
+    assert grove.call("lead", "merge_child", name=child)["was_there_already"]
+    wait_until(lambda: child not in grove.names())
 
 
 def test_m6_only_a_parent_takes_a_childs_work(grove: Grove) -> None:

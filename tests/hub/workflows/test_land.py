@@ -1,5 +1,6 @@
 """`land: true`: at the end of a sequence the person is asked, and what they allowed lands."""
 
+import asyncio
 import contextlib
 import json
 from collections.abc import Iterator
@@ -9,13 +10,16 @@ from typing import Any
 
 import pytest
 
+from bullpen.errors import BullpenError
 from bullpen.hot import wire
 from bullpen.hub.agents.stop import Stopper
 from bullpen.hub.landing.queue import Landings
 from bullpen.hub.messages.deliver import Delivery
 from bullpen.hub.permissions.approvals import Approvals
 from bullpen.hub.workflows.land import SequenceLanding
+from bullpen.hub.workflows.plan import SequenceRecord, SequenceStep
 from bullpen.hub.workflows.sequence import Workflows
+from tests.hub.parts import Parts, in_parts
 from tests.hub.pen import change_hub
 from tests.hub.pods.support import asked, deadly_hub, launch
 from tests.hub.tasks.desk import SECONDS, Desk, made_desk
@@ -113,6 +117,25 @@ def test_p4_what_the_person_denies_does_not_land(desk: Desk) -> None:
     how = "(to land it: bullpen land denied-ann --into main)"
     assert f"it was not landed, you denied that: not yet {how}" in told(desk, "denied")
     assert subjects(repo, "denied-ann") == ["one", "Start"]
+
+
+def test_p4_what_a_hub_cut_off_when_it_left_is_no_end_of_a_sequence() -> None:
+    """The next hub looks again at what would land."""
+
+    async def story(parts: Parts) -> None:
+        hub = parts.hub
+        step = SequenceStep(name="ann", run="r", branch="ann", prompt="")
+        record = SequenceRecord(id="s", pod="p", repo="/", base="b", target="main", steps=(step,))
+        approvals = Approvals(parts.store, parts.registry, hub.observer, hub.background)
+        landing = SequenceLanding(hub.context, approvals, hub.landings)
+        ann = parts.agent("ann")
+        with pytest.raises(BullpenError, match="ann has no worktree"):
+            await landing.land(record, "", lambda: ann)
+        hub.context.trees.leave()
+        with pytest.raises(asyncio.CancelledError):
+            await landing.land(record, "", lambda: ann)
+
+    in_parts(story)
 
 
 @pytest.mark.storm

@@ -11,7 +11,7 @@ import click
 
 from bullpen import worktrees
 from bullpen.cli import output
-from bullpen.cli.commands.land import raise_if_not_landed, wait_for
+from bullpen.cli.commands.land import raise_if_not_landed, wait_for, write_failed
 from bullpen.cli.commands.worktree import complete_names
 from bullpen.cli.connect import connect
 from bullpen.cli.ending import shown_endings
@@ -146,8 +146,9 @@ def _land(hub: "Hub", name: str, into: str | None) -> list[str]:
     try:
         raise_if_not_landed(ended)
     except click.exceptions.Exit:
-        for line in lines:
+        for line, landing in zip(lines, ended, strict=True):
             output.write(line)
+            write_failed(hub, landing)
         raise
     return [*lines, *moved_lines(ended)]
 

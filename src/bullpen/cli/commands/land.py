@@ -10,7 +10,7 @@ from bullpen import worktrees
 from bullpen.cli import output
 from bullpen.cli.commands.worktree import complete_names
 from bullpen.cli.connect import connect
-from bullpen.cli.landing_text import line_of, moved_lines, waiting_row
+from bullpen.cli.landing_text import failed_lines, line_of, moved_lines, waiting_row
 from bullpen.cli.live_line import LiveLine
 from bullpen.cli.tasks.wait import say
 from bullpen.cli.worktree_sites import open_site
@@ -79,6 +79,8 @@ def command(
     ended = wait_for(hub, [landing.id for landing in asked])
     _write(ended, as_json)
     if not as_json:
+        for one in ended:
+            write_failed(hub, one)
         _tell_uncommitted([one.name for one in ended if isinstance(one.status, Landed)])
     raise_if_not_landed(ended)
 
@@ -102,6 +104,13 @@ def wait_for(hub: "Hub", ids: Sequence[str]) -> list[Landing]:
     finally:
         line.wipe()
     return ended
+
+
+def write_failed(hub: "Hub", landing: Landing) -> None:
+    """What the command that verifies it wrote last, if it failed."""
+    log = hub.home.landing_log(landing.id)
+    for line in failed_lines(landing, log if log.exists() else None):
+        output.write(line)
 
 
 def raise_if_not_landed(ended: Sequence[Landing]) -> None:

@@ -56,5 +56,6 @@ async def get_landing(
 async def cancel_landing(
     hub: HubPart, name: Annotated[str, Path(max_length=250, description="or its id")]
 ) -> Any:
-    """Take the entries of an agent out of their queues. One that is being landed stays."""
+    """Take the entries of an agent out of their queues. The command that verifies one is ended; one
+    whose target is being moved stays."""
     return LandingList(landings=tuple(await hub.landings.cancel(name)))

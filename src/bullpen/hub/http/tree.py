@@ -158,11 +158,10 @@ async def wait_for_agents(
 
 def _waited(hub: Hub, name: str) -> Waited:
     live = hub.registry.get(name)
-    state = live.view.state
-    outcome = outcome_of(state, hub.children.duty(live.agent).reported)
+    outcome = outcome_of(live.view, hub.children.duty(live.agent).reported)
     if hub.queue.is_waiting(name):
         outcome = "working"
-    return Waited(name=name, outcome=outcome, words=words(state))
+    return Waited(name=name, outcome=outcome, words=words(live.view.state))
 
 
 @router.delete("/tree/{name}", response_model=StoppedTree, dependencies=[owner])

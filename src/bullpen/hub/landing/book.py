@@ -19,7 +19,6 @@ from bullpen.worktrees import Site
 T = TypeVar("T")
 
 KEEP = 200  # entries that are over
-LOGS = "landings"  # in the home's logs
 
 
 class LandingBook:
@@ -81,7 +80,7 @@ class LandingBook:
 
     def log_of(self, id: str) -> Path:
         """Where the output of the command that verifies is kept."""
-        return self._context.home.logs / LOGS / f"{id}.log"
+        return self._context.home.landing_log(id)
 
     # ── its repository ──
 

@@ -34,7 +34,7 @@ from bullpen.model.event import Event
 from bullpen.model.fleet_child import RemoteChild
 from bullpen.model.landing import Landed, Landing, LandingRequest, Strategy
 from bullpen.model.state import Idle, words
-from bullpen.model.tree import is_elsewhere
+from bullpen.model.tree import is_elsewhere, is_without_turns
 
 log = logging.getLogger("bullpen.hub")
 
@@ -86,7 +86,7 @@ class ChildMerger:
         _refuse_without_branch(mother, child)
         await self._wait_turn_end(live)
         live = self._registry.get(child)  # it may have been started again meanwhile
-        _refuse_unfinished(live)
+        self._refuse_unfinished(live)
         for each in (live, mother):
             await self._private_gits.bring_over(each)
         plan = partial(self._plan, mother, live, strategy)
@@ -153,8 +153,21 @@ class ChildMerger:
         be refused."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TURN_END_SECONDS):
-                while self._children.duty(live.agent).reported and _is_at_work(live):
+                while self._children.duty(live.agent).reported and self._is_at_work(live):
                     await self._children.changed().wait()
+
+    def _is_at_work(self, live: LiveAgent) -> bool:
+        if is_without_turns(live.view):
+            return not self._children.duty(live.agent).reported
+        return live.is_running and not isinstance(live.view.state, Idle)
+
+    def _refuse_unfinished(self, live: LiveAgent) -> None:
+        if self._is_at_work(live):
+            raise BullpenError(
+                f"{live.agent.name} is not finished: {words(live.view.state)}",
+                hint="wait for it (wait_for_event), and merge it then",
+                kind=Kind.CONFLICT,
+            )
 
     async def _find_landed(self, parent: str, child: str) -> Landing | None:
         """For who asks again, because a hub died before it answered, and the child is gone or just
@@ -233,19 +246,6 @@ def _uncommitted(name: str, changed: list[str]) -> BullpenError:
         kind=Kind.CONFLICT,
         details={"files": changed[:100]},
     )
-
-
-def _is_at_work(live: LiveAgent) -> bool:
-    return live.is_running and not isinstance(live.view.state, Idle)
-
-
-def _refuse_unfinished(live: LiveAgent) -> None:
-    if _is_at_work(live):
-        raise BullpenError(
-            f"{live.agent.name} is not finished: {words(live.view.state)}",
-            hint="wait for it (wait_for_event), and merge it then",
-            kind=Kind.CONFLICT,
-        )
 
 
 class Elsewhere(Protocol):

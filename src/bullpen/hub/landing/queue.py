@@ -8,10 +8,11 @@ worktree whose work it is.
 """
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from bullpen.errors import BullpenError, Kind
@@ -20,6 +21,7 @@ from bullpen.hub.agents.registry import Registry
 from bullpen.hub.background import Background
 from bullpen.hub.context import HubContext
 from bullpen.hub.landing import steps
+from bullpen.hub.landing.authors import Authors
 from bullpen.hub.landing.book import LandingBook
 from bullpen.hub.landing.round import Rounds, SendElsewhere
 from bullpen.hub.landing.steps import Verifier
@@ -32,6 +34,7 @@ from bullpen.hub.landing.subjects import (
 )
 from bullpen.hub.messages.deliver import Delivery
 from bullpen.model.event import Event
+from bullpen.model.fleet_child import RemoteChild
 from bullpen.model.landing import (
     Building,
     CameBack,
@@ -70,6 +73,7 @@ class Landings:
         private_gits: PrivateGits,
         delivery: Delivery,
         send_elsewhere: SendElsewhere,
+        find_elsewhere: Callable[[str], RemoteChild | None],
         background: Background,
     ) -> None:
         self._context = context
@@ -79,7 +83,8 @@ class Landings:
         self._private_gits = private_gits
         self._background = background
         verifier = Verifier(context.home, context.person)
-        self._rounds = Rounds(book, registry, delivery, send_elsewhere, verifier)
+        self._authors = Authors(registry, find_elsewhere)
+        self._rounds = Rounds(book, self._authors, delivery, send_elsewhere, verifier)
         self._workers: dict[Queue, asyncio.Task[None]] = {}
         self._asking = asyncio.Lock()
         self._is_ready = asyncio.Event()  # what an earlier hub left is dealt with
@@ -143,18 +148,42 @@ class Landings:
         return entries
 
     async def cancel(self, name: str) -> list[Landing]:
-        """Take the entries of that name, or the one of that id, out of their queues."""
-        async with self._asking:
-            found = [each for each in self._book.open.values() if name in (each.name, each.id)]
-            waiting = [each for each in found if isinstance(each.status, Waiting | CameBack)]
-            if not waiting:
-                busy = any(not landing.is_over for landing in found)
-                why = f"nothing of {name} waits to land"
-                if busy:
-                    why = f"{name} is being landed just now"
-                kind = Kind.CONFLICT if busy else Kind.NOT_FOUND
-                raise BullpenError(why, hint="bullpen land --list", kind=kind)
-            return await self._book.move_all(waiting, Cancelled(at=time.time()))
+        """Take the entries of that name, or the one of that id, out of their queues. What verifies
+        them is ended; one whose target is being moved stays."""
+        named = [each for each in self._book.open.values() if name in (each.name, each.id)]
+        ids = [each.id for each in named if not each.is_over]
+        hint = "bullpen land --list"
+        if not ids:
+            why = f"nothing of {name} waits to land"
+            raise BullpenError(why, hint=hint, kind=Kind.NOT_FOUND)
+        self._rounds.unwanted.update(ids)
+        ended = [await self._cancel(id) for id in ids]
+        # Not before: a round that was cut off would take that for a failure.
+        self._rounds.unwanted.difference_update(ids)
+        cancelled = [each for each in ended if isinstance(each.status, Cancelled)]
+        if not cancelled:
+            why = f"{name} is being landed just now"
+            raise BullpenError(why, hint=hint, kind=Kind.CONFLICT)
+        return cancelled
+
+    async def _cancel(self, id: str) -> Landing:
+        """As it is then. One that a round is at is taken out by that, when nothing of it runs any
+        more: killed before, the next hub begins it again, and nobody was told otherwise."""
+        while True:
+            changed = self._book.changed
+            async with self._asking:
+                landing = await self._book.get(id)
+                match landing.status:
+                    case Waiting() | CameBack():
+                        (landing,) = await self._book.move_all([landing], Cancelled(at=time.time()))
+                        return landing
+                    case Building() | Verifying():
+                        pass
+                    case _:
+                        return landing
+            if self._is_leaving:
+                raise BullpenError("the hub stops", hint="ask again", kind=Kind.UNAVAILABLE)
+            await changed.wait()
 
     async def cancel_removed(self, name: str) -> None:
         """Something of that name was removed: what of it waits to land is taken out. One that is
@@ -164,8 +193,9 @@ class Landings:
     async def find(self, *, everything: bool = False) -> list[Landing]:
         """Those that are not over; with `everything` also those that were lately."""
         if everything:
-            return await self._book.last()
-        return [landing for landing in self._book.open.values() if not landing.is_over]
+            return [self._authors.as_now(landing) for landing in await self._book.last()]
+        left = [landing for landing in self._book.open.values() if not landing.is_over]
+        return [self._authors.as_now(landing) for landing in left]
 
     async def get(self, id: str, wait_seconds: float = 0.0) -> Landing:
         """One entry; not before nothing more happens to it, or so long."""
@@ -175,11 +205,9 @@ class Landings:
             landing = await self._book.get(id)
             left = deadline - time.monotonic()
             if landing.is_resting or left <= 0 or self._is_leaving:
-                return landing
-            try:
+                return self._authors.as_now(landing)
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), left)
-            except TimeoutError:
-                return await self._book.get(id)
 
     async def wait_resting(self, id: str) -> Landing:
         """One entry when nothing more happens to it. A hub that stops lets nobody go who waits

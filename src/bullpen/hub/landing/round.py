@@ -12,14 +12,15 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from bullpen.errors import BullpenError
-from bullpen.hub.agents.registry import Registry
 from bullpen.hub.landing import steps
+from bullpen.hub.landing.authors import Authors
 from bullpen.hub.landing.book import LandingBook
 from bullpen.hub.landing.steps import Chain, Link, Verifier
 from bullpen.hub.messages.deliver import Delivery
 from bullpen.model.landing import (
     Building,
     CameBack,
+    Cancelled,
     Landed,
     Landing,
     Moving,
@@ -53,16 +54,17 @@ class Rounds:
     def __init__(
         self,
         book: LandingBook,
-        registry: Registry,
+        authors: Authors,
         delivery: Delivery,
         send_elsewhere: SendElsewhere,
         verifier: Verifier,
     ) -> None:
         self._book = book
-        self._registry = registry
+        self._authors = authors
         self._delivery = delivery
         self._send_elsewhere = send_elsewhere
         self._verifier = verifier
+        self.unwanted: set[str] = set()  # ids that somebody cancels while a round is at them
 
     async def run(self, batch: Sequence[Landing]) -> None:
         """One try for all of them."""
@@ -70,17 +72,18 @@ class Rounds:
         site = await self._book.in_thread(first, partial(self._book.site, first))
         work = partial(steps.build_chain, site, batch, first.target)
         chain = await self._book.in_thread(first, work)
-        if await self._cancel_removed(site, batch):
+        if await self._cancel_some(site, batch):
             await self._wait_again(batch)  # without those
             return
-        left = await self._tell_unfit(batch, chain)
-        if not chain.links:
-            await self._wait_again(left)
+        await self._tell_unfit(batch, chain)
+        left = [link.landing for link in chain.links]
+        await self._wait_again(each for each in batch if each not in left)  # for their own round
+        if not left:
             return
         good, failed, seconds = len(chain.links), None, None
         if first.verify and chain.links[-1].commit != chain.base:
             good, failed, seconds = await self._verify(site, chain)
-            if await self._cancel_removed(site, left):  # that takes long
+            if await self._cancel_some(site, left):  # that takes long
                 await self._wait_again(left)
                 return
         if failed is not None:
@@ -99,26 +102,25 @@ class Rounds:
             await self._move_target(site, chain, chain.links[:good], seconds)
         await self._wait_again(left)
 
-    async def _cancel_removed(self, site: Site, landings: Sequence[Landing]) -> bool:
-        """Take out those whose worktree was removed meanwhile; whether there were any. What was
-        built has their commits in it."""
+    async def _cancel_some(self, site: Site, landings: Sequence[Landing]) -> bool:
+        """Take out those whose worktree was removed meanwhile, and those that somebody cancels;
+        whether there were any. What was built has their commits in it."""
         find = partial(steps.find_removed, site, landings)
-        removed = await self._book.in_thread(landings[0], find) if landings else set()
-        now = [self._book.open[id] for id in removed]
-        await self._book.keep(
-            *(
-                cancel_removed(landing, has_agent=self._has_agent(landing), at=time.time())
-                for landing in now
-            )
-        )
-        return bool(now)
+        removed = await self._book.in_thread(landings[0], find)
+        now = [self._book.open[landing.id] for landing in landings]
+        at = time.time()
+        gone = [
+            cancel_removed(each, has_agent=self._authors.is_agent(each), at=at)
+            for each in now
+            if each.id in removed
+        ]
+        unwanted = self.unwanted - removed
+        gone += [move(each, Cancelled(at=at)) for each in now if each.id in unwanted]
+        await self._book.keep(*gone)
+        return bool(gone)
 
-    def _has_agent(self, landing: Landing) -> bool:
-        return is_elsewhere(landing.name) or self._registry.find(landing.name) is not None
-
-    async def _tell_unfit(self, batch: Sequence[Landing], chain: Chain) -> list[Landing]:
-        """Those that conflict with the target come back, others are refused; the rest."""
-        left = []
+    async def _tell_unfit(self, batch: Sequence[Landing], chain: Chain) -> None:
+        """Those that conflict with the target come back, others are refused."""
         for landing in batch:
             if landing.id in chain.refused:
                 await self.refuse([landing], chain.refused[landing.id])
@@ -126,9 +128,6 @@ class Rounds:
                 files = chain.back[landing.id]
                 back = CameBack(why="conflict", base=chain.base, files=files, at=time.time())
                 await self._bring_back(landing, back)
-            else:
-                left.append(landing)
-        return left
 
     async def _wait_again(self, landings: Iterable[Landing]) -> None:
         """Those that are still in the middle of the round."""
@@ -140,12 +139,12 @@ class Rounds:
 
     async def _verify(self, site: Site, chain: Chain) -> tuple[int, Verified | None, float | None]:
         """How many of the first links are good, what the next one did wrong, and how long the
-        good ones took."""
+        good ones took. When somebody cancels one of them it is cut off, and says nothing."""
         count = len(chain.links)
         failures: dict[int, Verified] = {}
         good, bad, seconds = 0, count + 1, None
         probe: int | None = count
-        while probe is not None:
+        while probe is not None and self._is_wanted(chain):
             verified = await self._verify_first(site, chain, probe)
             if verified.problem:
                 bad, failures[probe] = probe, verified
@@ -162,8 +161,18 @@ class Rounds:
         now = [self._book.open[link.landing.id] for link in links]
         landings = await self._book.move_all(now, Verifying(base=chain.base, commit=commit))
         log_file = self._book.log_of(landings[-1].id)
-        work = partial(self._verifier.run, site, landings, commit, log_file)
-        return await self._book.in_thread(landings[0], work)
+        is_wanted = partial(self._is_wanted, chain)
+        work = partial(self._verifier.run, site, landings, commit, log_file, is_wanted)
+        try:
+            return await self._book.in_thread(landings[0], work)
+        except BullpenError:
+            if is_wanted():
+                raise
+            return Verified("it was cancelled", "", 0.0)
+
+    def _is_wanted(self, chain: Chain) -> bool:
+        """Also called in a thread."""
+        return all(link.landing.id not in self.unwanted for link in chain.links)
 
     # ── moving ──
 
@@ -229,7 +238,9 @@ class Rounds:
         await self._book.move_all(now, refused)
 
     async def _bring_back(self, landing: Landing, back: CameBack) -> None:
-        back = back.model_copy(update={"is_agent_told": self._has_agent(landing)})
+        told = self._authors.is_agent(landing)
+        running = self._authors.is_running(landing)
+        back = back.model_copy(update={"is_agent_told": told, "is_agent_running": running})
         now = move(self._book.open[landing.id], back)
         await self._book.keep(now)
         await self.tell_author(now, back)
@@ -246,7 +257,7 @@ class Rounds:
         message = Message(
             id=message_id(landing, back),
             sender=BULLPEN,
-            to=landing.name if self._has_agent(landing) else ROOT,
+            to=landing.name if self._authors.is_agent(landing) else ROOT,
             text=message_to_author(landing, back),
             quotes=True,
             created=time.time(),

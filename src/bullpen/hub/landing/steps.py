@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from bullpen import proc
 from bullpen.engines.programs import path_roots
 from bullpen.errors import BullpenError, Kind
 from bullpen.home.paths import Home
@@ -116,10 +117,17 @@ class Verifier:
     home: Home
     person: Path
 
-    def run(self, site: Site, landings: Sequence[Landing], commit: str, log: Path) -> Verified:
+    def run(
+        self,
+        site: Site,
+        landings: Sequence[Landing],
+        commit: str,
+        log: Path,
+        is_wanted: Callable[[], bool],
+    ) -> Verified:
         """The command of these entries, which is the same for all. The checkout is prepared as
         those of their roles are. What runs there is their authors' work: it may do and see what
-        they might, and no more."""
+        they might, and no more. It is ended when it is no longer wanted."""
         why = get_sandbox().unavailable()
         if why:
             raise BullpenError(
@@ -139,7 +147,10 @@ class Verifier:
         first = landings[0]
         site = _with_files(site)
         try:
-            with scratch_checkout(site, commit, spec) as checkout:
+            with (
+                proc.wanted_while(is_wanted),
+                scratch_checkout(site, commit, spec) as checkout,
+            ):
                 return verify(site, checkout, first.verify, wrap, log, first.timeout_seconds)
         except WorktreeError as error:
             if error.code is not Code.SETUP_FAILED:

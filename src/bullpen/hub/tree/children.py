@@ -29,7 +29,7 @@ from bullpen.model.agent import Agent
 from bullpen.model.event import Draft, Event
 from bullpen.model.message import ROOT
 from bullpen.model.state import Blocked, Idle, words
-from bullpen.model.tree import Family, is_elsewhere
+from bullpen.model.tree import Family, is_elsewhere, is_without_turns
 from bullpen.model.value import Value
 
 PATIENCE_SECONDS = 60.0
@@ -167,9 +167,8 @@ class Children:
     def notice(self, events: Iterable[Event]) -> None:
         """Told of every committed event, on the loop."""
         for event in events if self._is_loaded else ():  # else `load` looks at all of them
-            if event.kind in ("agent.state", "agent.stopped", "child.reported"):
-                changed, self._changed = self._changed, asyncio.Event()
-                changed.set()
+            if event.kind in ("agent.state", "agent.stopped"):
+                self._announce()
             live = self._registry.find(event.agent)
             if live is None:
                 continue
@@ -177,6 +176,13 @@ class Children:
                 self._watch_patience(live)
             elif event.kind == "agent.stopped" and "failed" not in event.data:
                 self._background.begin(self._tell_exit(live), f"tell the end of {event.agent}")
+            elif event.kind == "message.sent" and is_without_turns(live.view):
+                work = self._assign_later(live.agent, event.time)
+                self._background.begin(work, f"message to {event.agent}")
+
+    def _announce(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     # ── what a child does ──
 
@@ -226,6 +232,11 @@ class Children:
         fresh = Duty(exit_told=duty.exit_told)
         if duty != fresh:
             await self._save(agent, fresh)
+
+    async def _assign_later(self, agent: Agent, at: float) -> None:
+        """A message came to a program that says nothing of its prompts; no report came after it."""
+        if self.duty(agent).reported_at < at:
+            await self._assign(agent)
 
     def _owes(self, live: LiveAgent) -> bool:
         """Whether its parent, an agent, still has to hear of it. Not while it waits for children
@@ -313,6 +324,7 @@ class Children:
 
         await self._put(agent, event, also)
         self._duties[agent.name, agent.created] = duty
+        self._announce()
 
     async def _put(
         self, agent: Agent, event: NewEvent, also: Callable[[Transaction], None] | None = None
@@ -343,6 +355,7 @@ class Children:
 
         await self._store.write(write)
         self._duties[agent.name, agent.created] = duty
+        self._announce()
         if goes_away:
             self._elsewhere.wake()
 

@@ -56,7 +56,8 @@ class SequenceLanding:
         question waits."""
         while True:
             entry = await self._plan(record)
-            wanted = await self._context.trees.run(entry.name, partial(self._describe, entry))
+            describe = partial(self._describe, entry)
+            wanted = await self._context.trees.run_repeatable(entry.name, describe)
             if wanted is None:
                 return f"{entry.target} has it already"
             if result.strip():
@@ -74,7 +75,8 @@ class SequenceLanding:
         """What would land now: the branch of the last step, into where the first began."""
         name = subtree_name(record.steps[-1].branch)
         request = LandingRequest(names=(name,), into=record.target)
-        entry = await self._landings.plan(name, request)
+        with self._context.trees.repeatable():
+            entry = await self._landings.plan(name, request)
         return entry.model_copy(update={"is_for_one_commit": True})
 
     def _describe(self, entry: Landing) -> dict[str, str] | None:

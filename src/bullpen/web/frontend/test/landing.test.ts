@@ -13,7 +13,8 @@ test('n3 what was taken out of the queue says why', () => {
 })
 
 test('n3 only an agent is said to have been told what is wrong', () => {
-  const back = { state: 'came_back', why: 'conflict', base: 'b', files: ['auth.py'], problem: '', output: '', at: 2 } as const
+  const back = { state: 'came_back', why: 'conflict', base: 'b', files: ['auth.py'], problem: '', output: '', is_agent_running: true, at: 2 } as const
   assert.equal(landingWords(entry({ ...back, files: [...back.files], is_agent_told: true })), 'conflicts in auth.py; its author was told')
   assert.equal(landingWords(entry({ ...back, files: [...back.files], is_agent_told: false })), 'conflicts in auth.py; no agent has it, it lands when you have committed on amy')
+  assert.equal(landingWords(entry({ ...back, files: [...back.files], is_agent_told: true, is_agent_running: false })), 'conflicts in auth.py; its author does not run, the message waits for it')
 })

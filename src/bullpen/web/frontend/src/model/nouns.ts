@@ -76,7 +76,7 @@ export interface WholeApproval extends Approval { input: Record<string, unknown>
 export type LandingState =
   | { state: 'waiting' | 'building' }
   | { state: 'verifying' | 'moving'; base: string; commit: string }
-  | { state: 'came_back'; why: 'conflict' | 'verify'; base: string; files: string[]; problem: string; output: string; is_agent_told: boolean; at: number }
+  | { state: 'came_back'; why: 'conflict' | 'verify'; base: string; files: string[]; problem: string; output: string; is_agent_told: boolean; is_agent_running: boolean; at: number }
   | { state: 'landed'; commit: string; base: string; is_there: boolean; verified_seconds: number | null; checkout: string; at: number }
   | { state: 'refused'; message: string; hint: string; files: string[]; at: number }
   | { state: 'cancelled'; reason: string; at: number }

@@ -25,7 +25,9 @@ export function LandButton({ agent, commits, loose }: { agent: Agent; commits: n
     refresh(['landings'])
   }
   const discard = async () => {
-    const gone = await post<{ branch_left: string; unique_commits: number }>(`/agents${path(agent.name)}/remove`)
+    // Files that the question did not name are a reason to refuse.
+    const drops = loose > 0 ? '?discard=1' : ''
+    const gone = await post<{ branch_left: string; unique_commits: number }>(`/agents${path(agent.name)}/remove${drops}`)
     say(gone.branch_left ? `${agent.name} is removed; its branch ${gone.branch_left} stays, with ${many(gone.unique_commits, 'commit')} that exist nowhere else` : `${agent.name} is removed`)
     refresh(['agents'])
     go('/')
@@ -43,7 +45,7 @@ export function LandButton({ agent, commits, loose }: { agent: Agent; commits: n
       )}
       {asking === 'discard' && (
         <Confirm title={`Discard ${agent.name}?`} does="Discard" isDanger onDo={discard} onClose={() => setAsking('')}>
-          <p>It is stopped, and its session and worktree are removed. This is refused while it has files that are not committed; a branch with commits that exist nowhere else stays.</p>
+          <p>It is stopped, and its session and worktree are removed.{loose > 0 && <> <b>{many(loose, 'file')} that {loose === 1 ? 'is' : 'are'} not committed {loose === 1 ? 'is' : 'are'} dropped</b>, and kept aside for 30 days: <code>bullpen worktree restore {agent.name}</code>.</>} A branch with commits that exist nowhere else stays.</p>
         </Confirm>
       )}
     </>
