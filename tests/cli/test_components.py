@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from bullpen import __version__
 from bullpen.cli import component_health
 from bullpen.cli.component_health import HomeComponents
+from bullpen.home.hub_file import read_hub_file
 from tests.at_terminal import AtTerminal
 from tests.component.sample_process import Sample, running
 from tests.hub.pen import Pen, living_factory, made_pen
@@ -66,6 +68,11 @@ def rows(pen: Pen) -> dict[str, dict[str, Any]]:
 
 def looked(pen: Pen) -> dict[str, tuple[Any, str]]:
     return {name: (one["state"], one["health"]) for name, one in rows(pen).items()}
+
+
+def wait_shown(pen: Pen, expected: dict[str, tuple[Any, str]]) -> None:
+    """On a busy machine one that lives misses a look, too."""
+    wait_until(lambda: looked(pen) == expected)
 
 
 def register(pen: Pen, name: str) -> int:
@@ -122,23 +129,23 @@ def impostor(pen: Pen, port: int, type: str, name: str) -> Iterator[None]:
 def test_f2_what_does_not_answer_is_late_and_what_has_died_unreachable(
     pen: Pen, night: Sample
 ) -> None:
-    assert looked(pen) == HEALTHY
+    wait_shown(pen, HEALTHY)
     os.kill(night.process.pid, signal.SIGSTOP)
-    assert looked(pen) == {**HEALTHY, "night": ("idle", "late")}
+    wait_shown(pen, {**HEALTHY, "night": ("idle", "late")})
     os.kill(night.process.pid, signal.SIGCONT)
     wait_until(night.answers)
-    assert looked(pen) == HEALTHY
+    wait_shown(pen, HEALTHY)
     night.kill()
     gone = {**HEALTHY, "night": ("idle", "unreachable")}
-    assert looked(pen) == gone
-    assert looked(pen) == gone  # the first look has told the hub, too
+    wait_shown(pen, gone)
+    wait_shown(pen, gone)  # the first look has told the hub, too
     line = next(row for row in pen.cli("components").out.splitlines() if "night" in row)
     assert line.split()[:5] == ["director", "night", "was", "idle", "unreachable"]
 
 
 def test_f2_one_that_comes_back_is_healthy(pen: Pen, night: Sample) -> None:
     night.kill()
-    assert looked(pen)["night"] == ("idle", "unreachable")
+    wait_until(lambda: looked(pen)["night"] == ("idle", "unreachable"))
     with reserved_port() as port, running(pen.home, "night", port):
         wait_until(lambda: looked(pen)["night"] == ("idle", "healthy"))
 
@@ -146,17 +153,17 @@ def test_f2_one_that_comes_back_is_healthy(pen: Pen, night: Sample) -> None:
 def test_f2_one_that_died_is_shown_by_the_next_hub_too(pen: Pen, night: Sample) -> None:
     night.kill()
     gone = {**HEALTHY, "night": ("idle", "unreachable")}
-    assert looked(pen) == gone
+    wait_shown(pen, gone)
     pen.kill_hub()
     assert looked(pen) == {**gone, "hub": (None, "unreachable")}
     pen.start()
-    assert looked(pen) == gone
+    wait_shown(pen, gone)
 
 
 def test_f2_without_a_hub_the_others_are_shown(pen: Pen, night: Sample) -> None:
-    assert looked(pen) == HEALTHY
+    wait_shown(pen, HEALTHY)
     pen.kill_hub()
-    assert looked(pen) == {"hub": (None, "unreachable"), "night": ("idle", "healthy")}
+    wait_shown(pen, {**HEALTHY, "hub": (None, "unreachable")})
     night.kill()
     assert looked(pen)["night"] == (None, "unreachable")  # what it said, that hub alone knew
 
@@ -169,8 +176,7 @@ def test_f2_an_agent_is_as_unreachable_as_the_hub_that_serves_its_port(pen: Pen)
     start_agent(pen, "bob")
     pen.stop("bob")
     write_port(pen, "amy", pen.free_port())  # counts from its next start on
-    assert looked(pen) == {"hub": ("idle", "healthy"), "amy": ("idle", "healthy")}
-    assert rows(pen)["amy"]["port"] == port
+    wait_shown(pen, {"hub": ("idle", "healthy"), "amy": ("idle", "healthy")})
     write_port(pen, "amy", port)
     pen.kill_hub()
     kill(living_factory(pen))  # it keeps the port for a while
@@ -180,9 +186,8 @@ def test_f2_an_agent_is_as_unreachable_as_the_hub_that_serves_its_port(pen: Pen)
     with impostor(pen, port, "agent", "amy"):
         assert looked(pen) == gone
         pen.start()  # the port is not to be had
-        amy = rows(pen)["amy"]
-        assert (amy["state"], amy["health"]) == ("error", "unreachable")
-        assert f"port {port} is taken" in amy["problem"]
+        wait_until(lambda: f"port {port} is taken" in rows(pen)["amy"]["problem"])
+        assert looked(pen)["amy"] == ("error", "unreachable")
 
 
 def test_f2_while_the_hub_is_silent_nobody_speaks_for_its_agents(pen: Pen) -> None:
@@ -203,7 +208,7 @@ def test_f2_why_an_agent_cannot_work_is_shown_without_a_hub_too(pen: Pen) -> Non
         amy = rows(pen)["amy"]
         return amy["state"], amy["health"], amy["problem"]
 
-    assert shown() == ("error", "healthy", reason)
+    wait_until(lambda: shown() == ("error", "healthy", reason))
     pen.kill_hub()
     assert shown() == ("error", "unreachable", reason)
     assert pen.cli("kill", "--all").code == 0
@@ -214,13 +219,12 @@ def test_f2_why_an_agent_cannot_work_is_shown_without_a_hub_too(pen: Pen) -> Non
 
 
 def test_f2_nobody_at_the_port_of_an_agents_file_passes_for_the_hub(pen: Pen) -> None:
-    port = pen.free_port()
-    (pen.home.agents / "eve.yaml").write_text(f"role: eve\nport: {port}\n")
-    before = rows(pen)
+    port, hub_port = pen.free_port(), read_hub_file(pen.home).port
+    write_port(pen, "eve", port)
     for type, name in (("hub", "hub"), ("agent", "eve"), ("director", "night")):
         with impostor(pen, port, type, name):
-            assert rows(pen) == before
-    assert before.keys() == {"hub"}
+            (hub,) = rows(pen).values()
+        assert (hub["name"], hub["port"], hub["version"]) == ("hub", hub_port, __version__)
 
 
 def test_f2_a_component_passes_for_no_other(pen: Pen, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,13 +235,13 @@ def test_f2_a_component_passes_for_no_other(pen: Pen, monkeypatch: pytest.Monkey
         return look(HomeComponents(pen.home))
 
     with impostor(pen, port, "hub", "hub"):
-        assert shown() == {"hub": ("idle", "healthy"), "night": (None, "late")}
+        wait_until(lambda: shown() == {"hub": ("idle", "healthy"), "night": (None, "late")})
         monkeypatch.setattr(
             component_health,
             "believed",
             lambda answers, _: sorted(answers, key=lambda one: one.port == port),
         )
-        assert shown()["hub"] == ("working", "healthy")
+        wait_until(lambda: shown()["hub"] == ("working", "healthy"))
 
 
 def test_f2_who_answers_at_the_port_of_a_dead_one_does_not_bring_it_back(
@@ -245,9 +249,9 @@ def test_f2_who_answers_at_the_port_of_a_dead_one_does_not_bring_it_back(
 ) -> None:
     night.kill()
     with impostor(pen, night.port, "director", "night"):
-        assert looked(pen)["night"] == ("idle", "unreachable")
+        assert rows(pen)["night"]["health"] == "unreachable"
         pen.kill_hub()
-        assert looked(pen)["night"] == ("idle", "unreachable")
+        assert rows(pen)["night"]["health"] == "unreachable"
 
 
 # ── watching ──
@@ -256,13 +260,13 @@ def test_f2_who_answers_at_the_port_of_a_dead_one_does_not_bring_it_back(
 def test_f2_one_that_leaves_in_order_is_listed_no_longer(pen: Pen) -> None:
     register(pen, "night")
     components = HomeComponents(pen.home)
-    assert look(components) == {"hub": ("idle", "healthy"), "night": (None, "late")}
+    wait_until(lambda: look(components) == {"hub": ("idle", "healthy"), "night": (None, "late")})
     assert pen.ask("DELETE", "/components/night")[0] == 200
     assert look(components) == {"hub": ("idle", "healthy")}
     pen.kill_hub()
     assert look(components) == {"hub": ("idle", "unreachable")}
     pen.start()
-    assert look(components) == {"hub": ("idle", "healthy")}
+    wait_until(lambda: look(components) == {"hub": ("idle", "healthy")})
 
 
 def test_f2_a_watch_shows_it_while_it_happens(pen: Pen, night: Sample) -> None:
