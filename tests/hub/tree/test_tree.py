@@ -251,6 +251,12 @@ def test_m6_a_parent_takes_the_work_of_a_child_that_has_ended(grove: Grove) -> N
     with pytest.raises(ToolError, match="not finished"):
         grove.call("lead", "merge_child", name=child)
     grove.pen.stop(child)
+    in_the_way = grove.pen.root / "worktrees" / "lead" / "csv.txt"
+    in_the_way.write_text("lead's\n")
+    refused = grove.call("lead", "merge_child", name=child)
+    assert (refused["state"], refused["files"]) == ("refused", ["csv.txt"]), refused
+    assert refused["hint"].endswith("and call merge_child again")
+    in_the_way.unlink()
     asked = uuid.uuid4().hex
     landed = grove.call("lead", "merge_child", asked, name=child)
     assert (landed["state"], landed["into"]) == ("landed", "lead"), landed

@@ -22,6 +22,7 @@ from bullpen import __version__
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub.mcp import family_tools, landing_tools, task_tools, team_tools
 from bullpen.hub.mcp.caller import caller_of
+from bullpen.hub.mcp.hints import hint_for_agent
 from bullpen.hub.parts import Hub
 from bullpen.model.event import Draft
 
@@ -107,8 +108,8 @@ def _bound(hub: Hub, tool: Callable[..., Awaitable[str]]) -> Callable[..., Await
             if error.kind is Kind.DENIED:
                 context = arguments["ctx"] if "ctx" in arguments else words[0]
                 await _note_refusal(hub, context, tool.__name__, error.message)
-            hint = f". {error.hint[0].upper()}{error.hint[1:]}." if error.hint else ""
-            raise ToolError(f"{error.message}{hint}") from error
+            told = [error.message, hint_for_agent(error.hint)]
+            raise ToolError(" · ".join(filter(None, told))) from error
 
     functools.update_wrapper(call, tool)
     del call.__wrapped__  # type: ignore[attr-defined]
