@@ -306,6 +306,19 @@ def test_m6_only_a_parent_takes_a_childs_work(grove: Grove) -> None:
         grove.call("other", "merge_child", name=child)
 
 
+def test_m6_who_has_no_branch_is_told_what_becomes_of_the_work(grove: Grove) -> None:
+    grove.run("lead")
+    child = grove.spawn("lead", "csv")
+    grove.pen.stop(child)
+    words = f"notify_parent · a person can run: bullpen land {child} --into BRANCH$"
+    with pytest.raises(ToolError, match=words):
+        grove.call("lead", "merge_child", name=child)
+    # Which works.
+    commit(grove.pen.root / "worktrees" / child, "csv.txt", "csv\n")
+    assert grove.pen.cli("land", child, "--into", "main", cwd=grove.repo).code == 0
+    assert (grove.repo / "csv.txt").read_text() == "csv\n"
+
+
 def test_w17_two_subtrees_have_ports_of_their_own(grove: Grove) -> None:
     grove.pen.role("coder", **PROGRAM, worktree={"enabled": True, "ports": 3})
     show = ["sh", "-c", 'echo "worker: $PORT."; cat']
