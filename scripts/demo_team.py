@@ -67,6 +67,7 @@ def lead(me: Agent) -> None:
     me.call("merge_child", name=vat)
     while me.call("merge_child", name=rounder)["state"] != "landed":
         last = wait(me, last)  # it has a conflict, and its author mends it
+    me.call("send_message", to=vat, text="It has landed: you are done.")
     me.call("notify_parent", status="success", message="Prices have VAT, and are rounded.")
     me.is_now("Stop")
 
@@ -113,6 +114,8 @@ def member(me: Agent) -> None:
     if task == "round":
         mend(me)
         me.call("notify_parent", status="success", message="The conflict is solved.")
+    else:
+        me.next_line()  # there may be more to do
 
 
 if __name__ == "__main__":

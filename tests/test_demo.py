@@ -33,6 +33,8 @@ def test_the_demo_runs_to_its_end_and_leaves_nothing(tmp_path: Path) -> None:
         [DEMO, bullpen], env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    tree = ran.stdout.partition("$ bullpen tree\n")[2].partition("\n\n")[0]
+    assert [name in tree for name in ("lead ", "lead.vat ", "lead.round ")] == [True] * 3, tree
     # The second of the two had to be mended, and both are in the branch that landed.
     assert "idle · conflict with lead: cart.py" in ran.stdout
     assert "lead  finished  " in ran.stdout

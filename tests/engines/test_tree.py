@@ -111,7 +111,8 @@ def test_m0_other_engines_have_the_tools_too(tmp_path: Path, kind: str, called: 
     with made_team(tmp_path, kind) as team:
         team.role("worker", permissions={"allow": ["mcp__bullpen"]})
         amy = team.run(name="amy")
-        amy.submit(f"[[tool {called} {{}} ; say listed]]")
+        own = '{"wait_for_previous":true}' if kind == "gemini" else "{}"
+        amy.submit(f"[[tool {called} {own} ; say listed]]")
         amy.wait_said("listed")
         assert '"relation": "you"' in json.dumps(
             [turn.body for turn in team.claude.model.turns]

@@ -12,7 +12,7 @@ HELD = {"agent_type", "command", "permission_mode", "claude_config_dir", "permis
 HELD |= {"sandbox", "hooks", "settings", "env", "capabilities", "budget"}
 NO_RIGHT = {"name", "description", "labels", "model", "system_prompt", "instructions", "deliver"}
 # Run with the rights of the agent, or bounded by the ceiling of who spawns.
-NO_RIGHT |= {"root_dir", "heartbeat", "restart", "orphans", "may_grant"}
+NO_RIGHT |= {"root_dir", "heartbeat", "restart", "orphans", "may_grant", "max_children"}
 
 
 def role(name: str = "loot", **fields: Any) -> Role:

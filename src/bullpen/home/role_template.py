@@ -136,6 +136,10 @@ instructions: |
 # started it. stop: they end, too. keep: they wait for it to be started again.
 #orphans: adopt
 
+# How many agents that it started may run at once; never more than max_children in config.yaml.
+# 0: it starts none.
+#max_children: 4
+
 # Enforced from outside: the agent is warned at 80 % and stopped at 100 %.
 #budget:
 #  tokens: 2000000

@@ -71,6 +71,7 @@ REFUSED = (
     "may_grant",
     "restart",
     "orphans",
+    "max_children",
     "worktree.copy",
     "sandbox.read_only_paths",
     "sandbox.read_write_paths",

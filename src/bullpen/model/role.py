@@ -324,6 +324,7 @@ class Role(Block):
     may_grant: RoleName | None = None
     restart: RestartRule = "never"
     orphans: OrphansRule = "adopt"
+    max_children: Annotated[int, Field(ge=0, le=1000)] | None = None
     budget: Budget = Budget()
 
     @field_validator("command")

@@ -46,8 +46,10 @@ def test_i2_nobody_acts_as_another_whatever_it_says(grove: Grove) -> None:
     assert status == 403
     wait_until(lambda: len([path for path in noted_paths(grove) if path.endswith("/mcp")]) >= 3)
     # An argument that names somebody else is no argument of any tool.
-    others = {"from": "lead", "sender": "lead", "name": "lead", "to": "root"}
-    grove.call(amy, "notify_parent", status="success", message="x", **others)
+    for other in ("from", "sender", "name", "to"):
+        with pytest.raises(ToolError, match=f"notify_parent has no argument {other}"):
+            grove.call(amy, "notify_parent", status="success", message="x", **{other: "root"})
+    grove.call(amy, "notify_parent", status="success", message="x")
     assert grove.kinds("root") == []
     assert grove.kinds("lead") == [(amy, "child_finished")]
 
@@ -98,6 +100,20 @@ def test_m1_spawns_past_depth_and_number_are_refused_and_noted(grove: Grove) -> 
     assert len(refused(grove, "lead")) == 1
     assert grove.names() == {"lead", one, two}
     assert grove.worktrees() == {one, two}
+
+
+def test_m1_a_role_may_have_less_children_than_the_home_allows(grove: Grove) -> None:
+    config = grove.pen.root / "config.yaml"
+    config.write_text(config.read_text() + "max_children: 2\n")
+    workers = [{"name": name, "task": "x"} for name in ("a", "b", "c")]
+    for most, allowed in ((1, 1), (0, 0), (5, 2)):
+        grove.pen.role("few", **PROGRAM, max_children=most)
+        grove.run(f"lead{most}", role="few")
+        for count in range(allowed + 1, 4):
+            with pytest.raises(ToolError, match=rf"at most {allowed} are allowed \(max_children\)"):
+                grove.call(f"lead{most}", "spawn_workers", workers=workers[:count])
+        if allowed:
+            grove.call(f"lead{most}", "spawn_workers", workers=workers[:allowed])
 
 
 def test_m8_a_budget_is_divided_and_never_exceeded(grove: Grove) -> None:

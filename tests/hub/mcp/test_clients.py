@@ -5,18 +5,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
 from mcp import ClientSession
-from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from bullpen.hot import mcp_relay
 from bullpen.hot.hook_line import mcp_line
 from tests.hub.http.agents import token_of
-from tests.hub.mcp.tools import PACKAGE, TOOLS, line_of
+from tests.hub.mcp.tools import PACKAGE, TOOLS, line_of, session_of
 from tests.hub.tree.support import PROGRAM, Grove, made_grove
 
 pytestmark = pytest.mark.slow
@@ -26,15 +24,6 @@ pytestmark = pytest.mark.slow
 def grove() -> Iterator[Grove]:
     with made_grove() as made:
         yield made
-
-
-@asynccontextmanager
-async def session_of(grove: Grove, agent: str) -> Any:
-    words = line_of(grove, agent)
-    server = StdioServerParameters(command=words[0], args=words[1:])
-    async with stdio_client(server) as streams, ClientSession(*streams) as session:
-        await session.initialize()
-        yield session
 
 
 async def call(session: ClientSession, tool: str, **arguments: Any) -> str:

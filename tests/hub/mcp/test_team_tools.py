@@ -47,7 +47,12 @@ def test_m5_a_message_that_is_sent_again_is_the_same_one(grove: Grove) -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "text", "why"), [("nobody", "x", "nobody"), ("lead", "", "1 to"), ("lead", "\0", "NUL")]
+    ("to", "text", "why"),
+    [
+        ("nobody", "x", r"no agent called nobody · .* · list_agents shows who there is$"),
+        ("lead", "", "1 to"),
+        ("lead", "\0", "NUL"),
+    ],
 )
 @pytest.mark.few(1)
 def test_m5_what_cannot_be_sent_is_refused_with_the_reason(

@@ -251,6 +251,12 @@ def test_m6_a_parent_takes_the_work_of_a_child_that_has_ended(grove: Grove) -> N
     with pytest.raises(ToolError, match="not finished"):
         grove.call("lead", "merge_child", name=child)
     grove.pen.stop(child)
+    in_the_way = grove.pen.root / "worktrees" / "lead" / "csv.txt"
+    in_the_way.write_text("lead's\n")
+    refused = grove.call("lead", "merge_child", name=child)
+    assert (refused["state"], refused["files"]) == ("refused", ["csv.txt"]), refused
+    assert refused["hint"].endswith("and call merge_child again")
+    in_the_way.unlink()
     asked = uuid.uuid4().hex
     landed = grove.call("lead", "merge_child", asked, name=child)
     assert (landed["state"], landed["into"]) == ("landed", "lead"), landed
@@ -334,6 +340,19 @@ def test_m6_only_a_parent_takes_a_childs_work(grove: Grove) -> None:
     grove.pen.stop(child)
     with pytest.raises(ToolError, match="no child of other"):
         grove.call("other", "merge_child", name=child)
+
+
+def test_m6_who_has_no_branch_is_told_what_becomes_of_the_work(grove: Grove) -> None:
+    grove.run("lead")
+    child = grove.spawn("lead", "csv")
+    grove.pen.stop(child)
+    words = f"notify_parent · a person can run: bullpen land {child} --into BRANCH$"
+    with pytest.raises(ToolError, match=words):
+        grove.call("lead", "merge_child", name=child)
+    # Which works.
+    commit(grove.pen.root / "worktrees" / child, "csv.txt", "csv\n")
+    assert grove.pen.cli("land", child, "--into", "main", cwd=grove.repo).code == 0
+    assert (grove.repo / "csv.txt").read_text() == "csv\n"
 
 
 def test_w17_two_subtrees_have_ports_of_their_own(grove: Grove) -> None:

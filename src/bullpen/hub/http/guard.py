@@ -49,6 +49,7 @@ __all__ = [
     "answer_error",
     "answer_failure",
     "error_response",
+    "note_refusal",
     "owner_only",
     "owner_or_director",
     "owner_or_self",
@@ -151,6 +152,7 @@ class Guard:
         if agent is not None:
             # Whatever else lies in a sandbox is stolen: it is not even said to be valid.
             if given is not None and self._find(given) != Actor(agent):
+                note_refusal(scope, Actor(agent))
                 raise RefusedError(403, "forbidden", f"this socket is for {agent} alone")
             return Actor(agent)
         if given is not None:
@@ -214,7 +216,7 @@ async def owner_only(request: HTTPConnection) -> None:
     """For what no agent may do."""
     actor = actor_of(request)
     if not actor.is_owner:
-        _note_refusal(request, actor)
+        note_refusal(request.scope, actor)
         raise BullpenError("only the owner may do that", kind=Kind.DENIED)
 
 
@@ -228,7 +230,7 @@ async def director_only(request: HTTPConnection) -> None:
     """For what a director does in its own name."""
     actor = actor_of(request)
     if not actor.director:
-        _note_refusal(request, actor)
+        note_refusal(request.scope, actor)
         raise BullpenError("only a director may do that, with its own token", kind=Kind.DENIED)
 
 
@@ -237,7 +239,7 @@ async def agent_itself(request: HTTPConnection) -> None:
     actor, name = actor_of(request), str(request.path_params.get("name"))
     if actor.agent != name:
         who = actor.agent or "the owner"
-        _note_refusal(request, actor)
+        note_refusal(request.scope, actor)
         raise BullpenError(
             f"{who} cannot use the tools of {name}: they act as that agent alone",
             hint="use that agent's own socket or token",
@@ -250,14 +252,11 @@ async def owner_or_self(request: HTTPConnection) -> None:
     actor = actor_of(request)
     if not actor.is_owner and request.path_params.get("name") != actor.agent:
         who = actor.agent or "nobody in particular"
-        _note_refusal(request, actor)
+        note_refusal(request.scope, actor)
         raise BullpenError(f"{who} may not do that to another agent", kind=Kind.DENIED)
 
 
-def _note_refusal(request: HTTPConnection, actor: Actor) -> None:
-    extra = {
-        "agent": actor.agent,
-        "method": request.scope.get("method", ""),
-        "path": request.url.path,
-    }
+def note_refusal(scope: Scope, actor: Actor) -> None:
+    """For the person: what somebody tried that is not its to do."""
+    extra = {"agent": actor.agent, "method": scope.get("method", ""), "path": scope["path"]}
     log.warning("a request was refused", extra=extra)

@@ -12,7 +12,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.hub.agents.registry import LiveAgent
 from bullpen.hub.http.errors import TOO_MUCH
 from bullpen.hub.http.fleet_routes import TO_HOST
-from bullpen.hub.http.guard import actor_of, owner_only, owner_or_self
+from bullpen.hub.http.guard import actor_of, note_refusal, owner_only, owner_or_self
 from bullpen.hub.http.parameters import TEXT, AsText, Columns, Name
 from bullpen.hub.http.state import HubPart
 from bullpen.hub.render.messages import inbox_text, sent_text, sent_when
@@ -47,6 +47,7 @@ async def send_message(
     `HOST%2FAGENT` it is on the disk of this machine, and goes there by itself."""
     actor = actor_of(request)
     if body.sender is not None and not actor.is_owner:
+        note_refusal(request.scope, actor)
         raise BullpenError("only the owner says who writes", kind=Kind.DENIED)
     host = request.scope["state"].get(TO_HOST, "")
     live = None

@@ -83,7 +83,7 @@ class ChildMerger:
         live = self._registry.get(child)
         if live.agent.parent != parent:
             raise BullpenError(f"{child} is no child of {parent}", kind=Kind.DENIED)
-        _refuse_without_branch(mother, child)
+        _refuse_without_branch(mother, child, f"bullpen land {child} --into BRANCH")
         await self._wait_turn_end(live)
         live = self._registry.get(child)  # it may have been started again meanwhile
         self._refuse_unfinished(live)
@@ -116,7 +116,8 @@ class ChildMerger:
                 break
         if child is None or child.parent != parent:
             raise BullpenError(f"{name} is no child of {parent}", kind=Kind.DENIED)
-        _refuse_without_branch(mother, name)
+        branch = child.home_branch or child.branch
+        _refuse_without_branch(mother, name, f"its branch is {branch}")
         _refuse_unfinished_elsewhere(child)
         await self._private_gits.bring_over(mother)
         plan = partial(self._plan_elsewhere, mother, child, strategy)
@@ -216,10 +217,11 @@ def _own_role(home: Home, name: str) -> str:
     return name
 
 
-def _refuse_without_branch(mother: LiveAgent, child: str) -> None:
+def _refuse_without_branch(mother: LiveAgent, child: str, way: str) -> None:
     if mother.agent.worktree is None or not mother.agent.birth_branch:
         raise BullpenError(
             f"{mother.agent.name} has no branch of its own that {child} could land in",
+            hint=f"look at it with agent_diff, and report it with notify_parent · {way}",
             kind=Kind.CONFLICT,
         )
 

@@ -9,10 +9,11 @@ import time
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bullpen.engines import get_engine
 from bullpen.errors import BullpenError
+from bullpen.hub.mcp.arguments import given
 from bullpen.hub.mcp.caller import Caller, caller_of
 from bullpen.hub.parts import Hub
 from bullpen.hub.tree.spawn import ChildWish
@@ -46,6 +47,11 @@ class WorkerWish(BaseModel):
     task: Task
     role: RoleName = ""
     engine: EngineName = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_null(cls, data: Any) -> Any:
+        return given(data) if isinstance(data, dict) else data
 
 
 async def spawn_subtree(

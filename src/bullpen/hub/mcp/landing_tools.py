@@ -7,6 +7,7 @@ from mcp.server.mcpserver import Context
 from pydantic import Field
 
 from bullpen.hub.mcp.caller import caller_of
+from bullpen.hub.mcp.hints import hint_for_agent
 from bullpen.hub.parts import Hub
 from bullpen.model.landing import CameBack, Cancelled, Landed, Landing, Refused, Strategy
 
@@ -43,7 +44,7 @@ def _shown(landing: Landing) -> dict[str, Any]:
             ended = {} if running else {"child_has_ended": _instead(landing)}
             return {**shown, "why": why, "files": files, **text, **ended}
         case Refused(message=message, hint=hint, files=files):
-            return {**shown, "message": message, "hint": hint, "files": files}
+            return {**shown, "message": message, "hint": hint_for_agent(hint), "files": files}
         case Cancelled(reason=reason) if reason:
             return {**shown, "why": reason}
     return shown

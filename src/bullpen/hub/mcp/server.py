@@ -13,17 +13,21 @@ from typing import Any
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
+from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from bullpen import __version__
 from bullpen.errors import BullpenError, Kind
 from bullpen.hub.mcp import family_tools, landing_tools, task_tools, team_tools
+from bullpen.hub.mcp.arguments import as_text, describe, find_unknown, given
 from bullpen.hub.mcp.caller import caller_of
+from bullpen.hub.mcp.hints import hint_for_agent
 from bullpen.hub.parts import Hub
 from bullpen.model.event import Draft
+from bullpen.suggest import did_you_mean
 
 log = logging.getLogger("bullpen.hub")
 
@@ -38,12 +42,36 @@ done. If a call fails because a connection broke, call again: nothing is done tw
 is lost."""
 
 
+class _PlainServer(MCPServer[Any]):
+    """The SDK's, which says in plain words what is wrong with a call."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        schemas = {tool.name: tool.input_schema for tool in await self.list_tools()}
+        if name not in schemas:
+            raise ToolError(f"no tool called {name}{did_you_mean(name, schemas)}")
+        own = given(arguments)
+        unknown = find_unknown(name, schemas[name], own)
+        if unknown:
+            raise ToolError(as_text(unknown))
+        try:
+            return await super().call_tool(name, own, context)
+        except UnexpectedToolError:
+            raise
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            lines = describe(name, schemas[name], error.__cause__.errors())
+            raise ToolError(as_text(lines)) from None
+
+
 class ToolServer:
     """The one server object of a hub."""
 
     def __init__(self, hub: Hub) -> None:
         logging.getLogger("mcp").setLevel(logging.WARNING)
-        self._mcp: MCPServer[Any] = MCPServer(
+        self._mcp = _PlainServer(
             "bullpen",
             instructions=INSTRUCTIONS,
             version=__version__,
@@ -107,8 +135,8 @@ def _bound(hub: Hub, tool: Callable[..., Awaitable[str]]) -> Callable[..., Await
             if error.kind is Kind.DENIED:
                 context = arguments["ctx"] if "ctx" in arguments else words[0]
                 await _note_refusal(hub, context, tool.__name__, error.message)
-            hint = f". {error.hint[0].upper()}{error.hint[1:]}." if error.hint else ""
-            raise ToolError(f"{error.message}{hint}") from error
+            told = [error.message, hint_for_agent(error.hint)]
+            raise ToolError(" · ".join(filter(None, told))) from error
 
     functools.update_wrapper(call, tool)
     del call.__wrapped__  # type: ignore[attr-defined]

@@ -249,8 +249,8 @@ class Spawner:
     ) -> list[TerminalPlan]:
         """All plans, their names claimed. Refusals come before anything is touched."""
         _refuse_task_agent(caller)
+        limits, count = await asyncio.to_thread(self._limits_of, caller), len(wishes)
         family, elsewhere = self._children.family(), self._count_elsewhere(caller.name)
-        limits, count = self._limits(), len(wishes)
         refuse_too_many(family, self._list_running(), caller.name, count, limits, elsewhere)
         ceiling = await asyncio.to_thread(self._ceiling, caller, len(wishes))
         called = [_name_of(caller, wish, point) for wish in wishes]
@@ -281,6 +281,14 @@ class Spawner:
     def _limits(self) -> Limits:
         settings = self._context.settings
         return Limits(settings.worktrees.max_depth, settings.max_children, settings.max_agents)
+
+    def _limits_of(self, caller: Agent) -> Limits:
+        """Those of the home, and what its role says. Reads roles."""
+        limits = self._limits()
+        if not caller.role:
+            return limits
+        own = load_changed_role(self._home, caller.role, caller.pod, caller.overrides).max_children
+        return limits if own is None else replace(limits, children=min(own, limits.children))
 
     def _list_running(self) -> set[str]:
         return {live.agent.name for live in self._registry if live.is_running}
@@ -361,8 +369,9 @@ class Spawner:
         _refuse_task_agent(agent)
         point = await self._find_branch_point(caller)
         async with self._deciding:
+            limits = await asyncio.to_thread(self._limits_of, agent)
             family, elsewhere = self._children.family(), self._count_elsewhere(agent.name)
-            refuse_children(family, self._list_running(), agent.name, 1, self._limits(), elsewhere)
+            refuse_children(family, self._list_running(), agent.name, 1, limits, elsewhere)
             branch = subtree_branch(point.prefix, wish.branch)
             await keep(
                 PlanElsewhere(
