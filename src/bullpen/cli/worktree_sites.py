@@ -136,6 +136,12 @@ def why_used(site: Site, name: str) -> str:
     return f"{worker} is running in it · bullpen stop {worker}" if worker else ""
 
 
+def why_kept(site: Site, name: str) -> str:
+    """Also of an agent whose end is not known."""
+    used = why_used(site, name)
+    return used or ("" if has_ended(current_home(), name) else worktrees.NOT_ENDED)
+
+
 def refuse_used(site: Site, name: str) -> None:
     """Whatever is forced, and whoever has locked it."""
     why, _, stop = why_used(site, name).partition(" · ")

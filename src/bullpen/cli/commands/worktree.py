@@ -22,6 +22,7 @@ from bullpen.cli.worktree_sites import (
     open_kept_site,
     open_site,
     refuse_used,
+    why_kept,
     why_used,
 )
 from bullpen.cli.worktree_text import (
@@ -324,11 +325,20 @@ def _pairs(site: Site, names: Sequence[str]) -> list[tuple[str, str]]:
     "--all", "everything", is_flag=True, help="Whatever their age; not those of running agents."
 )
 @click.option("--force", is_flag=True, help="With --all: also dirty, locked and unmerged ones.")
+@click.option(
+    "--session", metavar="ID", help="Those of this session alone, with their branches, of any age."
+)
 @dry_run_option
 @repo_option
 @output.json_option
 def cleanup(
-    older_than: str, everything: bool, force: bool, dry_run: bool, repo: Path | None, as_json: bool
+    older_than: str,
+    everything: bool,
+    force: bool,
+    session: str | None,
+    dry_run: bool,
+    repo: Path | None,
+    as_json: bool,
 ) -> None:
     """Remove old worktrees of ended agents.
 
@@ -338,13 +348,17 @@ def cleanup(
     """
     if force and not everything:
         raise click.UsageError("--force goes with --all")
+    if everything and session is not None:
+        raise click.UsageError("--session goes without --all")
     site = open_site(repo)
     bring_over(site)
     try:
         age = duration.parse(older_than)
     except ValueError as error:
         raise BullpenError(f"--older-than: {error}") from error
-    if everything:
+    if session is not None:
+        cleaned = worktrees.cleanup_session(site, session, partial(why_kept, site), dry_run=dry_run)
+    elif everything:
         cleaned = worktrees.full_cleanup(
             site, force=force, why_used=partial(why_used, site), dry_run=dry_run
         )
