@@ -4,6 +4,7 @@ Called by `commands/worktree`. Asks no hub: the files of the home and its holder
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict
@@ -14,6 +15,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.files import read_object
 from bullpen.home.paths import Home, current_home
 from bullpen.worktrees import Site, WorktreeError
+from bullpen.worktrees.site import is_name
 
 
 class SiteSettings(TypedDict, total=False):
@@ -29,6 +31,10 @@ def open_site(repo: Path | None, name: str = "") -> Site:
     """The site of that repository under this home's settings. Where none is given, that of the
     worktree of this name: the home knows it. Else that of the current directory."""
     base, settings = _settings()
+    if name and is_name(name) and not os.path.lexists(base / name):
+        # Made before `worktrees.base` was changed, perhaps.
+        path = _path_of_agent(current_home().session(name) / "session.json")
+        base = path.parent if path and path.name == name else base
     if repo is None and name:
         repo = worktrees.find_repository(base, name)
     return worktrees.open_site((repo or Path()).expanduser(), base, **settings)
@@ -87,6 +93,19 @@ def _settings() -> tuple[Path, SiteSettings]:
         "max_depth": rules.max_depth,
         "port_range": rules.ports,
     }
+
+
+def bases_of_agents() -> list[Path]:
+    """Where the worktrees of the home's agents lie, wherever new ones are made now."""
+    found = map(_path_of_agent, sorted(current_home().sessions.glob("*/session.json")))
+    return [path.parent for path in found if path]
+
+
+def _path_of_agent(session_file: Path) -> Path | None:
+    """The worktree of the agent of that session, if it has one that is there."""
+    worktree = read_object(session_file).get("worktree")
+    path = worktree.get("path") if isinstance(worktree, dict) else None
+    return Path(path) if isinstance(path, str) and os.path.lexists(path) else None
 
 
 def _known_repositories(base: Path) -> Iterator[Path]:

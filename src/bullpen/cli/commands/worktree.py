@@ -17,6 +17,7 @@ from bullpen.cli.help_text import Group
 from bullpen.cli.worktree_roles import as_role_wants, load_role, make_setup_sandbox
 from bullpen.cli.worktree_sites import (
     all_names,
+    bases_of_agents,
     bring_over,
     has_ended,
     open_kept_site,
@@ -75,7 +76,7 @@ def list_worktrees(repo: Path | None, as_json: bool) -> None:
     """List the worktrees of this repository."""
     site = open_site(repo)
     bring_over(site)
-    rows = worktrees.describe_all(site)
+    rows = worktrees.describe_everywhere(site, bases_of_agents())
     if as_json:
         output.write_json({"worktrees": worktrees.list_fields(rows)})
         return
