@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from bullpen.cli.first_word import FirstWord
 from bullpen.cli.main import cli
+from bullpen.component import answers
 from bullpen.hub.http import task_agents, tasks
 from bullpen.model.agent_file import AgentFile, TaskRunSettings
 from bullpen.model.project import Project
@@ -127,6 +128,16 @@ def test_every_field_state_and_failure_of_a_task_is_named() -> None:
     kinds = get_args(Error.model_fields["type"].annotation)
     for word in (*QueuedTaskRequest.model_fields, *STATES, *kinds):
         assert f"`{word}`" in TASKS, word
+
+
+def test_t9_every_error_of_the_api_is_in_the_table_with_its_status() -> None:
+    rows = re.findall(r"^\| (4\d\d|5\d\d|408, 504) \| (.+) \|$", TASKS, re.MULTILINE)
+    named = {name: statuses for statuses, text in rows for name in re.findall(r"`(\w+)`", text)}
+    statuses = {name: status for status, name in answers.ANSWERS.values()} | answers.STATUS
+    statuses |= {name: status for status, name in answers.NAMES.items()}
+    for name, status in statuses.items():
+        assert str(status) in named.get(name, ""), name
+    assert set(named) >= answers.RETRYABLE_ERRORS
 
 
 def test_every_route_of_tasks_is_named_and_every_named_one_is_there() -> None:

@@ -403,10 +403,38 @@ def test_w7_w16_cleanup_of_everything(run: Bullpen, repo: Path, base: Path) -> N
     assert (base / "bob" / "new").read_text() == "x"
 
 
+def test_w3_w16_cleanup_of_a_session(run: Bullpen, repo: Path, base: Path) -> None:
+    ok(run("create", "clean", "dirty", "running", "unmerged", "--role", "coder", "--session", "17"))
+    ok(run("create", "alone", "--session", "17"))
+    ok(run("create", "other", "--session", "1"))
+    ok(run("create", "gone", "--role", "reviewer", "--session", "17"))
+    session(repo, "running", ended=False)
+    (base / "dirty" / "new").write_text("x")
+    commit(base / "unmerged", "one.txt")
+    ok(run("remove", "gone", "--keep-branch"))
+    dry = ok(run("cleanup", "--session", "17", "--dry-run")).out
+    assert "would remove  worktree clean\n" in dry and (base / "clean").exists()
+    result = ok(run("cleanup", "--session", "17", "--json")).json
+    assert result["worktrees"] == ["alone", "clean"]
+    assert result["branches"] == ["swarm/reviewer-17"]
+    assert result["left"] == {
+        "dirty": "dirty has 1 uncommitted file (new)",
+        "running": "its agent has not ended",
+        "unmerged": "1 commit exists nowhere else",
+    }
+    assert sorted(path.name for path in base.glob("[!.]*")) == [
+        *("dirty", "other", "running", "unmerged"),
+    ]
+    assert "swarm/coder-17-unmerged" in branches(repo) and "swarm/other-1" in branches(repo)
+    assert ok(run("cleanup", "--session", "99")).out == "nothing to clean up\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("--force",), "--force goes with --all"),
+        (("--session", "17", "--all"), "--session goes without --all"),
+        (("--session", ""), "needs a session id"),
         (("--older-than", "soon"), "--older-than"),
         (("--older-than", "-1d"), "--older-than"),
     ],

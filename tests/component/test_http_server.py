@@ -233,6 +233,7 @@ def test_who_is_connected_leaves_with_a_listener(monkeypatch: pytest.MonkeyPatch
     async def story() -> None:
         listeners: Listeners[Listener] = Listeners()
         async with serving() as (server, port):
+            server.config.timeout_keep_alive = 3600  # that does not end it
             await listeners.serve(server)
             first, second = Listener(listen(0)), Listener(listen(0))
             await listeners.open("amy", first)

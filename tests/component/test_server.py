@@ -17,13 +17,16 @@ import pytest
 
 from bullpen.client import AsyncHub
 from bullpen.client.call import Call
+from bullpen.component import server
+from bullpen.component.config import ComponentConfig
 from bullpen.component.journal import Journal
 from bullpen.component.ports import listen
+from bullpen.component.process import ComponentProcess
 from bullpen.component.register import Register
 from bullpen.component.server import _Process
 from bullpen.errors import BullpenError, Kind
 from bullpen.home.paths import HUB, Home
-from bullpen.model.component import Registration
+from bullpen.model.component import CurrentTask, Registration
 from tests.component.sample_process import Sample, is_listened_to, launch, running
 from tests.hub.http.http import ask, raw
 from tests.hub.pen import Pen, made_pen
@@ -313,6 +316,45 @@ def test_c2_at_the_end_of_the_drain(
         assert sample.wait_until_gone() == 0
         assert time.monotonic() - began >= 0.3
         assert left.read_text() == said
+
+
+class HangingComponent(ComponentProcess):
+    """Its own code does not come to an end when it leaves."""
+
+    kind = "director"
+    task = CurrentTask(id="t-1", started_at=1.0, prompt_preview="x")
+
+    def current_task(self) -> CurrentTask | None:
+        return self.task
+
+    async def cancel(self) -> None:
+        await asyncio.Event().wait()
+
+    async def leave(self) -> None:
+        await asyncio.Event().wait()
+
+
+def test_c2_a_component_whose_own_code_hangs_leaves_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def story() -> list[str]:
+        component = HangingComponent(Home(tmp_path), "sam", ComponentConfig())
+        process = _Process(component, AsyncHub(Home(tmp_path), start=False), listener, owners)
+        process.leave(0.0, force=True)
+        async with asyncio.timeout(30):
+            await component.life.over.wait()
+        return [entry.message for entry in component.life.journal.entries()]
+
+    monkeypatch.setattr(server, "CANCEL_SECONDS", 0.01)
+    monkeypatch.setattr(server, "LEAVE_SECONDS", 0.02)
+    (tmp_path / ".bullpen").write_text("")
+    owners, theirs = socket.socketpair()
+    with listen(0) as listener, owners, theirs:
+        noted = asyncio.run(story())
+    assert [note for note in noted if note.startswith("not ready")] == [
+        "not ready to leave within 0.01 s",
+        "not ready to leave within 0.02 s",
+    ]
 
 
 @pytest.mark.storm

@@ -379,6 +379,20 @@ def test_k1_a_factory_started_with_signals_ignored_passes_that_on_to_no_program(
     assert signals(text) == 0
 
 
+def test_k1_a_factory_started_with_signals_blocked_passes_that_on_to_no_program(
+    bare_factory: Factory,
+) -> None:
+    code = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2})
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+    bare_factory.start(before=tuple(python(code)))
+    for mode in ("pty", "pipe"):
+        text = said(bare_factory, ["/bin/grep", "SigBlk", "/proc/self/status"], mode=mode)
+        assert signals(text) == 0
+
+
 def signals(line: str) -> int:
     """The set in a line of /proc/self/status, without 32 and 33: they are the C library's
     own, whoever starts us may have left them ignored, and no program can change that.

@@ -14,6 +14,9 @@ from bullpen.hot import fast
 from bullpen.model.worktree_shown import BrokenWorktree, WorktreeShown
 from tests.hub.http.agents import start_agent, token_of
 from tests.hub.pen import Pen
+from tests.hub.pods.support import write_role
+from tests.hub.programs import SLEEP
+from tests.waiting import wait_until
 from tests.worktrees.repos import commit, git, make_repo
 
 pytestmark = pytest.mark.slow
@@ -85,6 +88,34 @@ def test_w16_programs_get_the_list_with_times_as_numbers(pen: Pen, repo: Path) -
     assert isinstance(cat, BrokenWorktree) and "no valid worktree" in cat.error
     assert isinstance(dan, WorktreeShown) and dan.locked == "mine"
     assert listed.not_brought_over == {}
+
+
+def test_w12_what_agents_have_where_worktrees_were_made_before_is_listed_and_found_by_name(
+    pen: Pen, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    repo = make_repo(pen.root.parent / "repo")
+    write_role(pen, "worker", list(SLEEP), "worktree: {enabled: true}")
+    assert pen.cli("run", "--role", "worker", "--name", "amy", cwd=repo).code == 0
+    assert pen.cli("worktree", "create", "bob", cwd=repo).code == 0
+    (pen.root / "config.yaml").write_text("worktrees: {base: trees}\n")
+    assert pen.cli("worktree", "create", "new", cwd=repo).code == 0
+    found = {"new": pen.root / "trees", "amy": pen.home.worktrees, "bob": pen.home.worktrees}
+
+    def listed(text: bytes) -> dict[str, Path]:
+        return {each["name"]: Path(each["path"]).parent for each in json.loads(text)["worktrees"]}
+
+    words = ("--repo", str(repo), "--json")
+
+    def by_hub_now() -> bytes:
+        return by_hub(pen, capfdbinary, *words) or b'{"worktrees": []}'
+
+    wait_until(lambda: listed(by_hub_now()) == found)  # it has noticed the change
+    assert pen.cli("hub", "stop").code == 0  # agents go on
+    assert listed(pen.cli("worktree", "list", *words).out.encode()) == found
+    info = pen.cli("worktree", "info", "amy", "--json")
+    assert (info.code, info.json["path"]) == (0, str(pen.home.worktrees / "amy"))
+    refused = pen.cli("worktree", "remove", "amy")
+    assert (refused.code, "amy is in use" in refused.err) == (5, True)
 
 
 def test_w16_what_is_no_repository_is_told_by_the_command(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bullpen import worktrees
 from bullpen.worktrees import Site, Spec
-from bullpen.worktrees.branches import is_valid_branch
+from bullpen.worktrees.branches import is_of_session, is_valid_branch
 from tests.worktrees.repos import commit, git, refs
 
 Failing = Callable[..., worktrees.WorktreeError]
@@ -50,6 +50,24 @@ def test_w3_swarm_branch(role: str, session: str, prefix: str, branch: str) -> N
 )
 def test_w3_swarm_branch_refused(failing: Failing, role: str, session: str, prefix: str) -> None:
     failing("INVALID", worktrees.swarm_branch, role, session, prefix)
+
+
+@pytest.mark.parametrize(
+    ("branch", "is_its"),
+    [
+        ("swarm/coder-17", True),
+        ("team/blue/coder-17", True),
+        ("swarm/coder-17-amy", True),
+        ("swarm/coder-17-bob", False),
+        ("swarm/coder-117", False),
+        ("swarm/coder-1-17", False),
+        ("coder-17", False),
+        ("swarm/tester-17", False),
+        ("", False),
+    ],
+)
+def test_w3_the_session_of_a_branch(branch: str, is_its: bool) -> None:
+    assert is_of_session(branch, "coder", "amy", "17") is is_its
 
 
 def test_w3_swarm_branches_of_one_role_are_told_apart_by_name(failing: Failing) -> None:

@@ -4,6 +4,7 @@ Called by `commands/worktree`. Asks no hub: the files of the home and its holder
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict
@@ -14,6 +15,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.files import read_object
 from bullpen.home.paths import Home, current_home
 from bullpen.worktrees import Site, WorktreeError
+from bullpen.worktrees.site import is_name
 
 
 class SiteSettings(TypedDict, total=False):
@@ -29,6 +31,10 @@ def open_site(repo: Path | None, name: str = "") -> Site:
     """The site of that repository under this home's settings. Where none is given, that of the
     worktree of this name: the home knows it. Else that of the current directory."""
     base, settings = _settings()
+    if name and is_name(name) and not os.path.lexists(base / name):
+        # Made before `worktrees.base` was changed, perhaps.
+        path = _path_of_agent(current_home().session(name) / "session.json")
+        base = path.parent if path and path.name == name else base
     if repo is None and name:
         repo = worktrees.find_repository(base, name)
     return worktrees.open_site((repo or Path()).expanduser(), base, **settings)
@@ -89,6 +95,19 @@ def _settings() -> tuple[Path, SiteSettings]:
     }
 
 
+def bases_of_agents() -> list[Path]:
+    """Where the worktrees of the home's agents lie, wherever new ones are made now."""
+    found = map(_path_of_agent, sorted(current_home().sessions.glob("*/session.json")))
+    return [path.parent for path in found if path]
+
+
+def _path_of_agent(session_file: Path) -> Path | None:
+    """The worktree of the agent of that session, if it has one that is there."""
+    worktree = read_object(session_file).get("worktree")
+    path = worktree.get("path") if isinstance(worktree, dict) else None
+    return Path(path) if isinstance(path, str) and os.path.lexists(path) else None
+
+
 def _known_repositories(base: Path) -> Iterator[Path]:
     """Those with worktrees, those that agents worked in, and the one that the home lies in."""
     home = current_home()
@@ -134,6 +153,12 @@ def why_used(site: Site, name: str) -> str:
     """Whose program runs in that worktree, and what ends it; empty if none does."""
     worker = _find_worker(current_home(), worktrees.path_for(site, name))
     return f"{worker} is running in it · bullpen stop {worker}" if worker else ""
+
+
+def why_kept(site: Site, name: str) -> str:
+    """Also of an agent whose end is not known."""
+    used = why_used(site, name)
+    return used or ("" if has_ended(current_home(), name) else worktrees.NOT_ENDED)
 
 
 def refuse_used(site: Site, name: str) -> None:

@@ -13,9 +13,11 @@ from bullpen.worktrees.branches import (
 )
 from bullpen.worktrees.changes import Compared, FileCount, VerifiedCheckout, compare
 from bullpen.worktrees.cleanup import (
+    NOT_ENDED,
     Cleaned,
     cleanup_branches,
     cleanup_orphaned,
+    cleanup_session,
     full_cleanup,
     gc,
     reason_to_keep,
@@ -42,6 +44,7 @@ from bullpen.worktrees.listing import (
     Listed,
     describe,
     describe_all,
+    describe_everywhere,
     info,
     list_all,
     list_managed,
@@ -82,6 +85,7 @@ from bullpen.worktrees.state import (
 
 __all__ = [
     "AGENT_RUNS",
+    "NOT_ENDED",
     "TASK_WORKS",
     "Block",
     "Cleaned",
@@ -107,6 +111,7 @@ __all__ = [
     "branch_name",
     "cleanup_branches",
     "cleanup_orphaned",
+    "cleanup_session",
     "commit_all",
     "compare",
     "compare_worktree",
@@ -117,6 +122,7 @@ __all__ = [
     "current_branch",
     "describe",
     "describe_all",
+    "describe_everywhere",
     "diff_stat",
     "ensure",
     "ensure_many",

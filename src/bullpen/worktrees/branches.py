@@ -36,13 +36,24 @@ def check_branch(branch: str) -> str:
 
 def swarm_branch(role: str, session: str, prefix: str = DEFAULT_PREFIX) -> str:
     """`swarm/reviewer-1700000000`; a session is always named."""
+    check_session(session)
+    return check_branch(f"{prefix}/{role}-{session}")
+
+
+def check_session(session: str) -> None:
+    """A session has an id."""
     if not session:
         raise WorktreeError(
             Code.INVALID,
-            f"a swarm branch of {role} needs a session id",
+            "a swarm branch needs a session id",
             hint="a word or a number of your choice, e.g. 1700000000",
         )
-    return check_branch(f"{prefix}/{role}-{session}")
+
+
+def is_of_session(branch: str, role: str, name: str, session: str) -> bool:
+    """Whether the branch of that worktree is one of that session, under whichever prefix."""
+    own = f"/{role}-{session}"
+    return branch.endswith((own, f"{own}-{name}"))
 
 
 def swarm_branches(

@@ -1,22 +1,24 @@
 """Clean-up by age and in bulk. Uses `remove`, so nothing is dropped that `remove` would refuse."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from bullpen import clock
 from bullpen.worktrees import safety_copies, trash
+from bullpen.worktrees.branches import check_session, is_of_session
 from bullpen.worktrees.errors import Code, WorktreeError, reported
 from bullpen.worktrees.git import git
 from bullpen.worktrees.listing import created_at, list_all, list_managed
 from bullpen.worktrees.merged import standing
-from bullpen.worktrees.records import Record, find_record
+from bullpen.worktrees.records import Record, find_record, list_records
 from bullpen.worktrees.recover import delete_branch, recover
 from bullpen.worktrees.remove import decide, inspect, plan_removal, prune, remove
 from bullpen.worktrees.repo_lock import Lock, locked
 from bullpen.worktrees.site import Site, path_for
 
+NOT_ENDED = "its agent has not ended"
 NEEDS_FORCE = {Code.DIRTY, Code.LOCKED, Code.WORKTREE_CORRUPT}
 
 
@@ -49,9 +51,42 @@ def cleanup_orphaned(
             if born is None or moment - born <= max_age:
                 continue
             if not has_ended(entry.name):
-                cleaned.left[entry.name] = "its agent has not ended"
+                cleaned.left[entry.name] = NOT_ENDED
                 continue
             _remove_if_safe(site, entry.name, cleaned, dry_run)
+    return cleaned
+
+
+def cleanup_session(
+    site: Site,
+    session: str,
+    why_used: Callable[[str], str],
+    *,
+    dry_run: bool = False,
+) -> Cleaned:
+    """Remove the worktrees and branches of one swarm session, whatever their age: clean and merged
+    ones only. `why_used` says of a worktree why nobody may take it now."""
+    check_session(session)
+    cleaned = Cleaned()
+    with reported("cannot clean up", Code.CLEANUP_FAILED):
+        records = [
+            record
+            for record in list_records(site.base)
+            if record.is_of(site.repo)
+            and is_of_session(record.branch, record.role or record.name, record.name, session)
+        ]
+        there = {entry.name for entry in list_managed(site)}
+        for name in (record.name for record in records if record.name in there):
+            why = why_used(name)
+            if why:
+                cleaned.left[name] = why
+            else:
+                _remove_if_safe(site, name, cleaned, dry_run)
+    if records:
+        refs = [f"refs/heads/{record.branch}" for record in records]
+        of_branches = _cleanup_refs(site, refs, force=False, dry_run=dry_run)
+        cleaned.branches = of_branches.branches
+        cleaned.left |= of_branches.left
     return cleaned
 
 
@@ -62,15 +97,17 @@ def cleanup_branches(
 
     What force drops is kept as for worktrees.
     """
-    start = prefix or site.branch_prefix
+    refs = [f"refs/heads/{prefix or site.branch_prefix}/"]
+    return _cleanup_refs(site, refs, force=force, dry_run=dry_run)
+
+
+def _cleanup_refs(site: Site, refs: Sequence[str], *, force: bool, dry_run: bool) -> Cleaned:
     cleaned = Cleaned()
     with reported("cannot clean up", Code.CLEANUP_FAILED), locked(site.repo) as lock:
         if not dry_run:
             recover(site.repo, lock)
         used = {entry.branch for entry in list_all(site)}
-        done = git(
-            site.repo, "for-each-ref", "--format=%(objectname) %(refname)", f"refs/heads/{start}/"
-        )
+        done = git(site.repo, "for-each-ref", "--format=%(objectname) %(refname)", *refs)
         for line in filter(None, done.text.split("\n")):
             tip, ref = line.split(" ", 1)
             branch = ref.removeprefix("refs/heads/")

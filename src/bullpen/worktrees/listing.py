@@ -5,8 +5,8 @@ import contextvars
 import itertools
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -162,6 +162,14 @@ def describe(site: Site, listed: Listed) -> Info:
         record = find_record(site, listed.name)
         records = {listed.name: record} if record else {}
         return _describe(site, listed, record, lambda: find_bases(site, records))
+
+
+def describe_everywhere(site: Site, bases: Iterable[Path]) -> list[tuple[Listed, Info | str]]:
+    """Those of the site, then those of other bases: where new ones are made may have been changed
+    while they were in use."""
+    others = dict.fromkeys(base for base in bases if base != site.base)
+    sites = [site, *(replace(site, base=base) for base in others)]
+    return [row for each in sites for row in describe_all(each)]
 
 
 def describe_all(site: Site) -> list[tuple[Listed, Info | str]]:

@@ -17,6 +17,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.home import hub_file
 from tests.holder.programs import RAW, SLEEPER
 from tests.holder.programs import python as held_python
+from tests.hub.http.agents import token_of
 from tests.hub.pen import Pen, change_hub, made_pen
 from tests.hub.programs import END, SLEEP, STUBBORN, python
 from tests.listing import list_files
@@ -99,6 +100,17 @@ def test_b1_no_hub_is_started_inside_an_agent(pen: Pen) -> None:
     foreground = pen.cli("hub", "start", "--foreground", BULLPEN_ACTOR="stays")
     assert "an agent may not start it" in foreground.err
     assert pen.hub_pids() == set()
+
+
+def test_i2_run_inside_an_agent_says_what_starts_children(pen: Pen) -> None:
+    pen.run(name="amy")
+    own = {"BULLPEN_ACTOR": "amy", "BULLPEN_TOKEN": token_of(pen.home, "amy")}
+    refused = pen.cli("run", "--", "true", **own)
+    assert refused.code == 6, refused
+    assert refused.err.splitlines() == [
+        "error: only the owner may do that",
+        "hint:  an agent starts children with the tools spawn_subtree and spawn_workers",
+    ]
 
 
 @pytest.mark.storm

@@ -22,10 +22,12 @@ from bullpen.hub.agents.sessions import LaunchEnv
 from bullpen.hub.agents.worktrees import open_site
 from bullpen.hub.background import in_daemon_thread
 from bullpen.model.agent import Agent, WorktreeRef
+from bullpen.model.event import Draft, Event
 from bullpen.model.gc import GcPlan, GcProgress
 from bullpen.model.launch import Launch
 from bullpen.model.state import Idle
 from tests.hub.parts import ENDED, Parts, in_parts, run, until
+from tests.hub.stand_ins import held_by, locked
 from tests.worktrees.repos import git
 
 pytestmark = pytest.mark.slow
@@ -136,6 +138,25 @@ def test_b2_a_start_waits_for_what_the_end_of_the_last_run_leads_to() -> None:
         await parts.hub.stopper.stop("amy", 0)
 
     in_parts(story, factory=True)
+
+
+def test_b2_an_agent_whose_adoption_fails_is_looked_at_again() -> None:
+    async def story(parts: Parts) -> None:
+        amy = parts.agent("amy")
+        directory, socket = parts.home.session("amy"), parts.home.socket("amy")
+        append = parts.store.append
+
+        async def refuse(*_drafts: Draft) -> list[Event]:
+            raise BullpenError("the disk is full", kind=Kind.UNAVAILABLE)
+
+        parts.store.append = refuse  # type: ignore[method-assign]
+        with locked(directory), pytest.raises(BullpenError, match="full"):
+            await parts.hub.stopper._kinds["interactive"].adopt(amy)
+        async with held_by(directory, socket, tag=amy.agent.run):
+            parts.store.append = append  # type: ignore[method-assign]
+            await until(lambda: amy.link is not None)
+
+    in_parts(story)
 
 
 def test_b2_one_run_asked_for_twice_at_once_is_one_agent() -> None:

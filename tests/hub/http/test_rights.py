@@ -13,7 +13,8 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.routing import Route
 
-from bullpen.hub.http import guard
+from bullpen.hub.http import agents_ways, guard
+from bullpen.hub.mcp import family_tools, landing_tools, task_tools, team_tools
 from tests.hub.http.agents import agent_socket_of, token_of
 from tests.hub.http.http import Answer, ask
 from tests.hub.http.inside import Inside
@@ -23,6 +24,14 @@ pytestmark = pytest.mark.slow
 
 # What anybody may ask for; without a token less is said.
 OPEN = (("GET", "/status"),)
+# What is another's own: nothing of the owner's is asked for.
+NOT_AGENTS = (
+    ("POST", "/agents/{name}/mcp"),
+    ("PUT", "/escalations/{name}"),
+    ("GET", "/escalations/{name}"),
+    ("DELETE", "/escalations/{name}"),
+)
+TOOLS_OF_AGENTS = (family_tools, landing_tools, task_tools, team_tools)
 ROWS = [pytest.param(route, id=f"{route[0]} {route[1]}") for route in TABLE]
 
 
@@ -97,6 +106,25 @@ def test_b6_an_agent_may_not_act_on_another(inside: Inside, route: tuple[str, st
     other, agent_socket = token_of(inside.home, "bob"), agent_socket_of(inside.home, "bob")
     for where, token in ((inside.port, other), (inside.socket, other), (agent_socket, "")):
         assert request(where, route, "amy", token=token).status == TABLE[route].other
+
+
+def test_i2_an_agent_that_is_refused_is_told_what_it_uses_instead(
+    inside: Inside, route: tuple[str, str]
+) -> None:
+    """Its own tools where there is one for it, else the owner."""
+    answer = request(agent_socket_of(inside.home, "bob"), route, "amy")
+    if answer.status == 403 and route != TERMINAL and route not in NOT_AGENTS:
+        hint = agents_ways.TOOLS.get(" ".join(route), agents_ways.ASK_OWNER)
+        assert answer.json["details"]["hint"] == hint
+
+
+def test_i2_what_agents_are_told_to_use_exists() -> None:
+    tools = {each.__name__ for kind in TOOLS_OF_AGENTS for each in kind.TOOLS}
+    hints = [*agents_ways.TOOLS.values(), agents_ways.ASK_OWNER]
+    named = {word.strip(":,") for hint in hints for word in hint.split() if "_" in word}
+    assert named <= tools
+    refused = {" ".join(route) for route in TABLE if TABLE[route].other == 403}
+    assert set(agents_ways.TOOLS) <= refused
 
 
 def test_b6_an_agent_socket_takes_no_other_token(inside: Inside, route: tuple[str, str]) -> None:

@@ -180,8 +180,9 @@ def test_t9_one_task_at_a_time(side: Side, office: Desk, request: Any) -> None:
     for odd in ("t-1", "x", "t-00000000000G", "..%2f..", "t" * 3000):
         answer = side.ask("GET", f"/task/{odd}")
         assert (answer.status, answer.json["error"]) == (404, "not_found"), odd
-    missing = refused(side.ask("POST", "/task", {}), 400, "validation_error", again=False)
-    assert missing["message"] == "prompt is required"
+    for empty in ({}, {"prompt": ""}, {"prompt": " \n"}):
+        missing = refused(side.ask("POST", "/task", empty), 400, "validation_error", again=False)
+        assert missing["message"] == "prompt is required"
     for verb, body in (("continue", {"prompt": "x"}), ("end", None)):
         early = side.ask("POST", f"/task/{id}/{verb}", body)
         assert refused(early, 409, "task_in_progress", again=True)["task_id"] == id

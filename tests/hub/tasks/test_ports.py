@@ -12,12 +12,26 @@ from bullpen.home.settings import Discovery, Settings
 from bullpen.hub.http import guard
 from bullpen.hub.tasks.ports import PORT
 from tests.hub.http.http import Client, connect
+from tests.hub.pen import change_hub
+from tests.hub.tasks.desk import made_desk
 from tests.hub.tasks.office import OVER, made_office, running, task_agent, write_free
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
 NARROW = Settings(discovery=Discovery(port_range="1-1"))
+PATIENT = """
+import sys
+if sys.argv[:1] != ["-c"]:
+    from bullpen.component import connection, http_server
+    make_config = http_server.server_config
+    def patient_config(app):
+        config = make_config(app)
+        config.timeout_keep_alive = 3600
+        return config
+    http_server.server_config = patient_config
+    connection.HEAD_SECONDS = 3600.0
+"""
 
 
 @pytest.mark.storm
@@ -56,8 +70,10 @@ def test_c4_two_homes_side_by_side_do_not_mix(tmp_path: Path) -> None:
 
 
 def test_c4_who_is_in_leaves_with_the_agent(tmp_path: Path) -> None:
-    """A connection that was kept open does not reach the next agent of that name."""
-    with made_office(tmp_path) as office:
+    """A connection that was kept open does not reach the next agent of that name. No idle time-out
+    of the server ends it."""
+    with made_desk(tmp_path) as office:
+        change_hub(office.pen, PATIENT)
         side = task_agent(office, "amy").at_port
         headers = {"Authorization": f"Bearer {office.token}"}
         with contextlib.closing(Client(side.port)) as kept, connect(side.port) as silent:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bullpen.errors import BullpenError, Kind
+from bullpen.home.paths import Home
 from bullpen.hub.holders import files as holder_files
 from bullpen.hub.tasks import run as task_run
 from bullpen.hub.tasks import run_plan
@@ -31,7 +32,7 @@ from bullpen.model.task import (
     Wish,
 )
 from bullpen.model.task_moves import go_on
-from tests.hub.parts import Parts, in_parts, until
+from tests.hub.parts import Parts, in_parts, made_home, made_parts, run, until
 
 pytestmark = pytest.mark.slow
 
@@ -254,6 +255,28 @@ def test_t5_a_task_continued_as_its_time_to_rest_ends_goes_on() -> None:
         assert (found.output, len(found.runs)) == ("two", 2)
 
     in_parts(story, factory=True)
+
+
+def test_t5_the_time_that_a_task_may_rest_goes_on_without_the_hub() -> None:
+    async def rest(home: Home) -> Task:
+        """A task of amy that has rested for as long as it may, all but a moment."""
+        async with made_parts(home) as parts:
+            await parts.tasks.load()
+            fields = {"role": "amy", "open_timeout": "1h"}
+            (home.agents / "amy.yaml").write_text(json.dumps(fields))
+            await parts.task_agent("amy", *ECHO)
+            task = a_task(status=Resting(since=time.time() - 3599.5))
+            await parts.tasks.board.rows.put(task, TaskSession(id="s", agent="amy"), 1.0)
+            return task
+
+    async def story(home: Home) -> None:
+        task = await rest(home)
+        async with made_parts(home) as parts, asyncio.timeout(60):
+            await parts.hub.load()
+            assert (await over(parts, task)).state == "completed"
+
+    with made_home() as home:
+        run(story(home))
 
 
 def test_t11_a_run_whose_driver_fails_does_not_go_on_without_one(

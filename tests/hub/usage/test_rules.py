@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import tracemalloc
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -222,6 +223,18 @@ def test_o1_packed_bodies_are_held_to_the_same_size() -> None:
             otlp.unpacked(broken, "gzip")
     with pytest.raises(BullpenError, match="br"):
         otlp.unpacked(b"abc", "br")
+
+
+def test_o1_a_packed_body_is_unpacked_no_further_than_a_body_may_be_large() -> None:
+    bomb = gzip.compress(bytes(6 * BODY_BYTES), 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RefusedError):
+            otlp.unpacked(bomb, "gzip")
+        largest = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert largest < 4 * BODY_BYTES
 
 
 def test_o1_a_type_that_is_neither_is_refused() -> None:

@@ -17,11 +17,13 @@ from bullpen.cli.help_text import Group
 from bullpen.cli.worktree_roles import as_role_wants, load_role, make_setup_sandbox
 from bullpen.cli.worktree_sites import (
     all_names,
+    bases_of_agents,
     bring_over,
     has_ended,
     open_kept_site,
     open_site,
     refuse_used,
+    why_kept,
     why_used,
 )
 from bullpen.cli.worktree_text import (
@@ -74,7 +76,7 @@ def list_worktrees(repo: Path | None, as_json: bool) -> None:
     """List the worktrees of this repository."""
     site = open_site(repo)
     bring_over(site)
-    rows = worktrees.describe_all(site)
+    rows = worktrees.describe_everywhere(site, bases_of_agents())
     if as_json:
         output.write_json({"worktrees": worktrees.list_fields(rows)})
         return
@@ -324,11 +326,20 @@ def _pairs(site: Site, names: Sequence[str]) -> list[tuple[str, str]]:
     "--all", "everything", is_flag=True, help="Whatever their age; not those of running agents."
 )
 @click.option("--force", is_flag=True, help="With --all: also dirty, locked and unmerged ones.")
+@click.option(
+    "--session", metavar="ID", help="Those of this session alone, with their branches, of any age."
+)
 @dry_run_option
 @repo_option
 @output.json_option
 def cleanup(
-    older_than: str, everything: bool, force: bool, dry_run: bool, repo: Path | None, as_json: bool
+    older_than: str,
+    everything: bool,
+    force: bool,
+    session: str | None,
+    dry_run: bool,
+    repo: Path | None,
+    as_json: bool,
 ) -> None:
     """Remove old worktrees of ended agents.
 
@@ -338,13 +349,17 @@ def cleanup(
     """
     if force and not everything:
         raise click.UsageError("--force goes with --all")
+    if everything and session is not None:
+        raise click.UsageError("--session goes without --all")
     site = open_site(repo)
     bring_over(site)
     try:
         age = duration.parse(older_than)
     except ValueError as error:
         raise BullpenError(f"--older-than: {error}") from error
-    if everything:
+    if session is not None:
+        cleaned = worktrees.cleanup_session(site, session, partial(why_kept, site), dry_run=dry_run)
+    elif everything:
         cleaned = worktrees.full_cleanup(
             site, force=force, why_used=partial(why_used, site), dry_run=dry_run
         )

@@ -102,9 +102,15 @@ async def invalid(connection: HTTPConnection, error: Exception) -> Response | No
 def _problem(found: dict[str, Any]) -> str:
     """`prompt is required`, `body.timeout_seconds: Input should be …`."""
     where = [str(part) for part in found["loc"]]
-    if found["type"] == "missing" and len(where) > 1:
+    if len(where) > 1 and (found["type"] == "missing" or _is_blank_text(found)):
         return f"{'.'.join(where[1:])} is required"
     return f"{'.'.join(where)}: {found['msg']}"
+
+
+def _is_blank_text(found: dict[str, Any]) -> bool:
+    """Whether it was refused because nothing is in it."""
+    is_length = found["type"] in ("string_too_short", "string_pattern_mismatch")
+    return is_length and not found["input"].strip()
 
 
 async def refused(connection: HTTPConnection, error: Exception) -> Response | None:

@@ -33,6 +33,7 @@ from bullpen.hub.agents import tokens
 from bullpen.hub.agents.registry import Registry
 from bullpen.hub.directors import Directors
 from bullpen.hub.fleet import FLEET_CALLER
+from bullpen.hub.http import agents_ways
 from bullpen.hub.sandbox.agent_sockets import AGENT_SOCKET
 from bullpen.hub.tasks.ports import PORT
 
@@ -217,7 +218,9 @@ async def owner_only(request: HTTPConnection) -> None:
     actor = actor_of(request)
     if not actor.is_owner:
         note_refusal(request.scope, actor)
-        raise BullpenError("only the owner may do that", kind=Kind.DENIED)
+        raise BullpenError(
+            "only the owner may do that", hint=_own_way(request, actor), kind=Kind.DENIED
+        )
 
 
 async def owner_or_director(request: HTTPConnection) -> None:
@@ -253,7 +256,19 @@ async def owner_or_self(request: HTTPConnection) -> None:
     if not actor.is_owner and request.path_params.get("name") != actor.agent:
         who = actor.agent or "nobody in particular"
         note_refusal(request.scope, actor)
-        raise BullpenError(f"{who} may not do that to another agent", kind=Kind.DENIED)
+        raise BullpenError(
+            f"{who} may not do that to another agent",
+            hint=_own_way(request, actor),
+            kind=Kind.DENIED,
+        )
+
+
+def _own_way(request: HTTPConnection, actor: Actor) -> str:
+    """What an agent does instead of what it asked for."""
+    if not actor.agent:
+        return ""
+    route = f"{request.scope.get('method', '')} {request.scope['route'].path}"
+    return agents_ways.TOOLS.get(route, agents_ways.ASK_OWNER)
 
 
 def note_refusal(scope: Scope, actor: Actor) -> None:

@@ -1,6 +1,7 @@
 """`/worktrees`: those of one repository, as `bullpen worktree list` shows them."""
 
 import json
+import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,7 +61,9 @@ async def list_worktrees(
 def _look(hub: Hub, repo: str) -> tuple[Rows, dict[str, str]]:
     site = open_site(hub.home, hub.settings, Path(repo))
     failures = bring_over_all(site.repo)
-    return worktrees.describe_all(site), failures
+    refs = (live.agent.worktree for live in hub.registry)
+    bases = [Path(ref.path).parent for ref in refs if ref and os.path.lexists(ref.path)]
+    return worktrees.describe_everywhere(site, bases), failures
 
 
 def _shown(value: Any) -> Any:

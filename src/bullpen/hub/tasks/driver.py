@@ -251,7 +251,7 @@ class Driver:
         """Until somebody continues, ends or cancels it, or for too long."""
         status = live.task.status
         assert isinstance(status, Resting)
-        if self._is_killed(live):
+        if self.is_killed(live):
             await self._cancel(live)
             return
         worker = await self._workers.get(live)  # it may be continued meanwhile: `moved` is set then
@@ -264,14 +264,14 @@ class Driver:
                 if isinstance(live.task.status, Resting):
                     await self._board.put_surely(live, move(live.task, Completed(), time.time()))
 
-    def _is_killed(self, live: LiveTask) -> bool:
+    def is_killed(self, live: LiveTask) -> bool:
         """Whether its agent was, with everything of the home: nothing of it is started again."""
         agent = self._registry.find(live.task.agent)
         return agent is not None and agent.view.state == Interrupted(reason="killed")
 
     async def _cancel(self, live: LiveTask) -> None:
         """It does not run: it is over at once."""
-        cancelled = Cancelled(reason="killed" if self._is_killed(live) else "")
+        cancelled = Cancelled(reason="killed" if self.is_killed(live) else "")
         async with live.lock:
             if not live.task.is_over:
                 await self._board.put_surely(live, move(live.task, cancelled, time.time()))
@@ -284,7 +284,7 @@ class Driver:
         number = status.run
         run_ref = self._run_ref(live.task, number)
         if not await asyncio.to_thread(run_ref.began):
-            if self._is_killed(live) or isinstance(status, Cancelling):
+            if self.is_killed(live) or isinstance(status, Cancelling):
                 await self._cancel(live)
                 return
             is_due = await self._wait_due(live, status)

@@ -47,6 +47,7 @@ from bullpen.model.task_shown import Progress
 log = logging.getLogger("bullpen.hub")
 
 CONCLUDE_SECONDS = 10.0
+KILLED_SECONDS = 5.0  # that the start of a hub waits for; the rest goes on in the background
 
 
 class TaskQueue:
@@ -369,6 +370,15 @@ class TaskQueue:
                 self._start_driver(live)
         self._is_loaded = True
         self.dispatch()
+        await self._end_killed()
+
+    async def _end_killed(self) -> None:
+        """Tasks of agents that a person has killed with the whole home are over before anybody can
+        ask for them."""
+        killed = [live for live in self.board.live.values() if self.driver.is_killed(live)]
+        drivers = [live.driver for live in killed if live.driver is not None]
+        if drivers:
+            await asyncio.wait(drivers, timeout=KILLED_SECONDS)
 
     def leave(self) -> None:
         """The hub stops: runs go on in their holders, the next hub goes on with them."""
