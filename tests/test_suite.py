@@ -91,7 +91,7 @@ BUILT = {
     "h": 10,
     "i": 5,
     "k": 6,
-    "l": 5,
+    "l": 6,
     "m": 8,
     "n": 6,
     "o": 3,
@@ -106,18 +106,22 @@ BUILT = {
 }
 
 
+MODULE_STORM = re.compile(r"^pytestmark = (?:\[[^\]]*?)?pytest\.mark\.storm\b", re.MULTILINE)
+
+
 def named_tests(text: str) -> list[tuple[str, set[str]]]:
     """The names of a module's tests, each with its decorators of one line. By lines, as the
     formatter leaves them: to parse all tests takes seconds."""
     found: list[tuple[str, set[str]]] = []
     decorators: set[str] = set()
+    of_module = {STORM} if MODULE_STORM.search(text) else set()
     for line in text.splitlines():
         if line.startswith("@"):
             decorators.add(line)
         elif line.startswith("def "):
             name = line.removeprefix("def ").partition("(")[0]
             if name.startswith("test_"):
-                found.append((name, decorators))
+                found.append((name, decorators | of_module))
             decorators = set()
         elif line and line[0] not in " )]}#":
             decorators = set()
@@ -127,9 +131,12 @@ def named_tests(text: str) -> list[tuple[str, set[str]]]:
 @pytest.mark.slow
 def test_tests_and_their_decorators_are_seen_as_python_sees_them() -> None:
     for path in TESTS.rglob("test_*.py"):
-        functions = [node for node in parsed(path).body if isinstance(node, ast.FunctionDef)]
+        body = parsed(path).body
+        functions = [node for node in body if isinstance(node, ast.FunctionDef)]
+        marks = [ast.unparse(node) for node in body if isinstance(node, ast.Assign)]
+        is_storm = any(each.startswith("pytestmark") and "mark.storm" in each for each in marks)
         seen = {
-            (node.name, STORM in {f"@{ast.unparse(each)}" for each in node.decorator_list})
+            (node.name, is_storm or STORM in {f"@{ast.unparse(e)}" for e in node.decorator_list})
             for node in functions
             if node.name.startswith("test_")
         }

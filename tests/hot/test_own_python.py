@@ -117,7 +117,7 @@ def test_b1_the_lines_of_hooks_run_nothing_of_the_agents_directory(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["start", "foreground"])
-@pytest.mark.storm
+@pytest.mark.few(1)
 def test_b1_a_hub_runs_nothing_of_the_directory_that_it_is_started_in(
     pen: Pen, trap: Path, proof: Path, way: str
 ) -> None:
@@ -166,7 +166,6 @@ def test_b1_panes_and_the_unit_start_it_with_care() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.storm
 def test_b1_nobody_else_names_our_python() -> None:
     """A new start of Python goes by `module_command`."""
     users = {

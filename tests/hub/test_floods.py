@@ -146,7 +146,7 @@ def uploads(
 @pytest.mark.parametrize(
     "count", [40, pytest.param(300, marks=pytest.mark.storm)], ids=["40", "300"]
 )
-@pytest.mark.storm
+@pytest.mark.few(1)
 def test_x8_many_large_bodies_of_one_agent_cost_little_memory(
     pen: Pen, path: str, count: int
 ) -> None:
@@ -165,7 +165,6 @@ def test_x8_many_large_bodies_of_one_agent_cost_little_memory(
 
 
 @pytest.mark.slow
-@pytest.mark.storm
 def test_x8_without_a_budget_of_bytes_all_bodies_are_in_memory(pen: Pen) -> None:
     """An attack counts only if it works without the defence."""
     unlimited = "from bullpen.component import budget"
@@ -239,7 +238,6 @@ class Witness(threading.Thread):
 @pytest.mark.parametrize(
     "seconds", [3, pytest.param(60, marks=pytest.mark.storm)], ids=["short", "long"]
 )
-@pytest.mark.storm
 def test_x8_what_is_no_request_disturbs_nobody_and_leaves_nothing(pen: Pen, seconds: int) -> None:
     pen.run(name="amy")
     pen.run(name="bob")

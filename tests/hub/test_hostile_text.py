@@ -79,7 +79,6 @@ def role(pen: Pen, name: str, program: str) -> None:
     (pen.root / "roles" / f"{name}.yaml").write_text(text)
 
 
-@pytest.mark.storm
 def test_q4_no_command_passes_what_an_agent_wrote_as_it_is(pen: Pen) -> None:
     pen.start()
     role(pen, "talker", PROGRAM)
@@ -120,7 +119,6 @@ def test_q4_no_command_passes_what_an_agent_wrote_as_it_is(pen: Pen) -> None:
         assert any(mark in texts[command] for mark in SHOWN), (command, texts[command])
 
 
-@pytest.mark.storm
 def test_q4_without_escapes_commands_pass_it_on(pen: Pen) -> None:
     """An attack counts only if it works without the defence."""
     change_hub(
