@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bullpen.table import lay_out
+from bullpen.table import hang, lay_out, lay_out_whole
 from bullpen.text import width
 
 HEADERS = ("NAME", "STATE", "PORT", "TEXT")
@@ -66,3 +66,22 @@ def test_a_column_without_any_text_takes_no_room() -> None:
 def test_figures_stand_under_each_others_ends() -> None:
     lines = lay_out(("N", "COST"), [("a", "$1"), ("b", "$10.00")], figures=("COST",))
     assert lines == ["a      $1", "b  $10.00"]
+
+
+@pytest.mark.parametrize("columns", [0, 20, 40, 60, 200])
+def test_what_is_laid_out_whole_loses_and_breaks_no_word(columns: int) -> None:
+    lines = lay_out_whole(HEADERS, ROWS, columns, "TEXT")
+    words = sorted(word for row in ROWS for cell in row for word in cell.split())
+    assert sorted(word for line in lines for word in line.split()) == words
+    assert not columns or max(map(width, lines)) <= columns
+    assert (len(lines) == len(ROWS)) is (columns in (0, 200))
+
+
+def test_words_that_do_not_fit_hang_below_their_line() -> None:
+    assert hang("  1 message waits: it is at a dialog", 0) == [
+        "  1 message waits: it is at a dialog"
+    ]
+    assert hang("  1 message waits: it is at a dialog", 24) == [
+        "  1 message waits:",
+        "    it is at a dialog",
+    ]

@@ -1,15 +1,17 @@
 """Rows of cells as lines that fit a terminal. Pure.
 
 Called by `cli/output.py` and by `hub/render/`, so that all tables give way alike: long texts are
-cut first, then columns are dropped in a set order, then whatever is left is cut further.
+cut first, then columns are dropped in a set order, then whatever is left is cut further. Of what
+a person looks at for its text nothing is cut (`lay_out_whole`).
 """
 
 from collections.abc import Collection, Sequence
 
-from bullpen.text import cut_to, width
+from bullpen.text import cut_to, width, wrapped
 
 GAP = "  "
 LEAST_COLUMNS = 28  # what a text that may be cut keeps, as long as a column can be dropped
+BELOW = "    "  # in front of what goes below its own line
 FEWEST_COLUMNS = 8  # what it keeps before anything else is cut
 
 
@@ -38,6 +40,32 @@ def lay_out(
         for number in range(len(rows))
     ]
     return [cut_to(line, columns) for line in lines] if columns else lines
+
+
+def lay_out_whole(
+    names: Sequence[str], rows: Sequence[Sequence[str]], columns: int, text: str
+) -> list[str]:
+    """The same with nothing left out: where the rows do not fit, the cells named `text` go below
+    the others of their row, and no word is broken."""
+    lines = lay_out(names, rows)
+    if not columns or all(width(line) <= columns for line in lines):
+        return lines
+    number = list(names).index(text)
+    return [line for row in rows for line in _stacked(row, number, columns)]
+
+
+def hang(line: str, columns: int) -> list[str]:
+    """A line whose words that do not fit go below it."""
+    first, *more = wrapped(line, columns and columns - len(BELOW))
+    return [first, *(f"{BELOW}{part}" for part in more)]
+
+
+def _stacked(row: Sequence[str], number: int, columns: int) -> list[str]:
+    first, *others = [cell for place, cell in enumerate(row) if place != number]
+    head = GAP.join([first, *others])
+    heads = [head] if width(head) <= columns else [first, *(f"{BELOW}{cell}" for cell in others)]
+    below = wrapped(row[number], columns - len(BELOW)) if row[number] else []
+    return [*heads, *(f"{BELOW}{line}" for line in below)]
 
 
 def _fitted(

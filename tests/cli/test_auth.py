@@ -16,6 +16,7 @@ import pytest
 from bullpen.cli.setup_token import find_token
 from bullpen.component import ask
 from bullpen.component.redact import REDACTED, Redactor
+from bullpen.engines.claude import config
 from bullpen.errors import BullpenError, Kind
 from bullpen.home import credentials
 from bullpen.home.create import create_home
@@ -34,7 +35,7 @@ VALUE = "sk-ant-oat01-" + "Secret_" * 10 + "-wxyz"
 @pytest.fixture(autouse=True)
 def _no_login(monkeypatch: pytest.MonkeyPatch) -> None:
     for ways in LOGINS.values():
-        for variable in (*ways.reads, *ways.gives, ways.variable):
+        for variable in (*ways.reads, *ways.instead, *ways.gives, ways.variable):
             monkeypatch.delenv(variable, raising=False)
 
 
@@ -578,6 +579,17 @@ def test_f4_login_is_what_the_program_would_take_first(pen: Home, tmp_path: Path
     assert kind() == ("stored", "anthropic-api-key")
     env["ANTHROPIC_AUTH_TOKEN"] = "a"
     assert kind() == ("shell", "ANTHROPIC_AUTH_TOKEN")
+
+
+@pytest.mark.parametrize("variable", config.LOGINS)
+def test_f4_doctor_and_start_take_the_same_for_a_login(
+    pen: Home, tmp_path: Path, variable: str
+) -> None:
+    nobodys = config.Config(None, tmp_path / ".claude.json")
+    for env, kind in (({}, "none"), ({variable: "x"}, "shell")):
+        assert find_login(pen, "claude", env, tmp_path).kind == kind
+        with contextlib.nullcontext() if env else pytest.raises(BullpenError, match="logged in"):
+            config.check_login(nobodys, env, tmp_path, [])
 
 
 @pytest.mark.parametrize(

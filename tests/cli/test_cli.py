@@ -281,6 +281,54 @@ class AtTerminal(io.StringIO):
         return True
 
 
+RECORD = [
+    ("name", "coder"),
+    ("permissions.agent.enabled", "on when it has instructions"),
+    ("text", "Write small commits and say why"),
+    ("", "then stop"),
+    ("deny", "Read(~/.docker/config.json)"),
+]
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines"),
+    [
+        (
+            "40",
+            [
+                "name                coder",
+                "permissions.agent.enabled",
+                "                    on when it has",
+                "                    instructions",
+                "text                Write small commits",
+                "                    and say why",
+                "                    then stop",
+                "deny         Read(~/.docker/config.json)",
+            ],
+        ),
+        (
+            "52",
+            [
+                "name                       coder",
+                "permissions.agent.enabled  on when it has",
+                "                           instructions",
+                "text                       Write small commits and",
+                "                           say why",
+                "                           then stop",
+                "deny                     Read(~/.docker/config.json)",
+            ],
+        ),
+    ],
+)
+def test_a_record_breaks_no_word_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: str, lines: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys, "stdout", AtTerminal())
+    output.write_table([], RECORD)
+    assert sys.stdout.getvalue().splitlines() == lines  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("env", "is_coloured"),
     [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"NO_COLOR": "1"}, False)],

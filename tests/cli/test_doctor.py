@@ -92,7 +92,7 @@ def path(tmp_path: Path) -> str:
 @pytest.fixture(autouse=True)
 def _no_login(monkeypatch: pytest.MonkeyPatch) -> None:
     for ways in LOGINS.values():
-        for variable in (*ways.reads, *ways.gives, ways.variable):
+        for variable in (*ways.reads, *ways.instead, *ways.gives, ways.variable):
             monkeypatch.delenv(variable, raising=False)
 
 

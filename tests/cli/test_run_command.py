@@ -1,12 +1,12 @@
 """`bullpen run`: words that nobody can have meant; the options that change a role for one start."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.commands import BULLPEN
+from tests.commands import BULLPEN, Ran
 from tests.hub.pen import Pen, made_pen
 from tests.hub.pods.support import write_role
 from tests.hub.programs import SLEEP
@@ -46,6 +46,21 @@ def test_a1_words_that_follow_nothing_are_refused_with_the_quoted_form(
     assert ran.returncode == 2
     assert ran.stderr.splitlines()[1] == f"hint:  {hint}"
     assert not (tmp_path / ".bullpen").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("coder", "bullpen run --role coder"),
+        ("coder fix it", "bullpen run --role coder --prompt 'fix it'"),
+        ("codex-cli", "bullpen run -- codex-cli · bullpen run --role ROLE --prompt codex-cli"),
+    ],
+)
+def test_a1_the_name_of_a_role_is_taken_for_one(
+    bullpen: Callable[..., Ran], home: Path, words: str, hint: str
+) -> None:
+    ran = bullpen("run", *words.split(), cwd=home)
+    assert (ran.code, ran.err.splitlines()[1]) == (2, f"hint:  {hint}")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from bullpen.cli import output
 from bullpen.cli.pager import is_at_terminal
 from bullpen.client.approvals import list_approvals
 from bullpen.client.hub import Hub
-from bullpen.errors import BullpenError, Kind
+from bullpen.errors import EXIT_CODES, BullpenError, Kind
 from bullpen.model.approval_text import list_lines
 from bullpen.model.names import NAME
 
@@ -76,19 +76,23 @@ def number(text: str) -> int:
 def answer_each(
     ids: Sequence[int], answer: "Callable[[int], Approval]", as_json: bool
 ) -> "list[Approval]":
-    """Answer one after the other; what failed is said for each, and the first of it raised."""
+    """Answer one after the other; what becomes of each is said in that order."""
     answered, failures = [], []
     for id in ids:
         try:
             answered.append(answer(id))
         except BullpenError as error:
+            if not as_json:
+                output.write_error(error.message, error.hint)
             failures.append(error)
     if as_json and answered:
         output.write_json(answered[0] if len(ids) == 1 else {"approvals": answered})
-    for other in failures[1:]:
-        output.write_error(other.message, other.hint)
-    if failures:
+    if as_json and failures:
+        for other in failures[1:]:
+            output.write_error(other.message, other.hint)
         raise failures[0]
+    if failures:
+        raise click.exceptions.Exit(EXIT_CODES[failures[0].kind])
     return answered
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "write_table",
 ]
 
+LEAST_INDENT = 4  # of the values of a record
 COLOURS = {"ok": "32", "warn": "33", "fail": "31", "error": "31", "dim": "2", "bold": "1"}
 
 
@@ -109,7 +110,7 @@ def table_lines(
     one record, which stays whole: its values are wrapped."""
     cells = [[printable(cell) for cell in row] for row in rows]
     if not headers:
-        return [line for row in align(cells) for line in _wrapped_value(row, cells)]
+        return _record_lines(cells)
     from bullpen.table import lay_out
 
     table, columns = [headers, *cells], terminal_columns()
@@ -117,14 +118,26 @@ def table_lines(
     return [colour(first, "dim"), *lines]
 
 
-def _wrapped_value(line: str, cells: Sequence[Sequence[str]]) -> list[str]:
-    """The line of a record; what does not fit goes below its value."""
-    columns = terminal_columns()
-    indent = sum(max(map(width, names)) + 2 for names in list(zip(*cells, strict=True))[:-1])
-    if not columns or width(line) <= columns or columns - indent < LEAST_COLUMNS:
-        return [line]
-    first, *rest = wrapped(line[indent:], columns - indent)
-    return [line[:indent] + first, *(" " * indent + more for more in rest)]
+def _record_lines(cells: Sequence[Sequence[str]]) -> list[str]:
+    """Names and values. What does not fit goes below its value; where names would leave too little
+    room for values, long names have a line of their own."""
+    lines, columns = align(cells), terminal_columns()
+    if not columns or all(width(line) <= columns for line in lines):
+        return lines
+    names = sum(max(map(width, each)) + 2 for each in list(zip(*cells, strict=True))[:-1])
+    indent = min(names, max(columns - LEAST_COLUMNS, LEAST_INDENT))
+    shown = []
+    for line in lines:
+        name = line[:names].rstrip()
+        for value in wrapped(line[names:], columns - indent):
+            # A word that is too long begins further left.
+            begin = max(min(indent, columns - width(value)), LEAST_INDENT)
+            if value and width(name) + 2 > begin:
+                shown.append(name)
+                name = ""
+            shown.append((name.ljust(begin) + value).rstrip())
+            name = ""
+    return shown
 
 
 def terminal_columns() -> int:

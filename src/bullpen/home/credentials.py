@@ -47,6 +47,7 @@ class LoginSources:
     directory: str  # of its configuration, in the person's home
     variable: str  # that names another directory
     file: str  # there after a login
+    instead: tuple[str, ...] = ()  # variables that name who asks for no login of the program
 
 
 # Claude Code 2.1.325 and `codex exec` 0.166.0 as tried, Gemini CLI 0.61.0 as its source says. Codex
@@ -58,6 +59,12 @@ LOGINS = {
         ".claude",
         "CLAUDE_CONFIG_DIR",
         ".credentials.json",
+        (
+            "ANTHROPIC_BASE_URL",
+            "CLAUDE_CODE_USE_BEDROCK",
+            "CLAUDE_CODE_USE_VERTEX",
+            "CLAUDE_CODE_USE_FOUNDRY",
+        ),
     ),
     "gemini": LoginSources(
         ("GEMINI_API_KEY",),
@@ -231,6 +238,9 @@ def find_login(home: Home | None, engine: str, env: Mapping[str, str], person: P
     own = Path(env.get(ways.variable, "") or person / ways.directory)
     if (own / ways.file).exists():
         return Login("own", f"your own ({short_path(own)})")
+    for variable in ways.instead:
+        if env.get(variable):
+            return Login("shell", f"{variable} of your shell")
     return Login("none", "none found")
 
 

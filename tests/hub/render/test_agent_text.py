@@ -72,6 +72,13 @@ def test_s1_evidence_is_explained_with_the_newest_first_and_the_one_that_decides
     narrow = explain_text(replace(amy, view=view), columns=40).splitlines()
     assert max(map(width, narrow)) <= 40
     assert all(moment(piece.at) in "\n".join(narrow) for piece in evidence)
+    long = Evidence(source="process", says="alive, its program reads keys one by one", at=NOW)
+    whole = explain_text(replace(amy, view=view), evidence=(long,), columns=40).splitlines()
+    assert whole[1:] == [
+        f"  process  {moment(NOW)}",
+        "    alive, its program reads keys one by",
+        "    one",
+    ]
     unknown = explain_text(live("amy", Unknown(missing=f"it said nothing{KEY}")))
     assert unknown.splitlines()[-1] == f"  missing: it said nothing{SHOWN}"
 

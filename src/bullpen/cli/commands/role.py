@@ -25,7 +25,9 @@ UNSET = {
 }
 
 
-def complete_roles(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+def complete_roles(
+    _ctx: click.Context | None, _param: click.Parameter | None, incomplete: str
+) -> list[str]:
     """Names of roles for the shell; nothing if there is no home."""
     try:
         home = current_home()

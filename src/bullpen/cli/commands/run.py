@@ -48,6 +48,9 @@ def _stray(params: dict[str, Any], stray: Sequence[str]) -> BullpenError:
     program = f"bullpen run -- {shlex.join(stray)}"
     with_role = f"bullpen run --role {params['role'] or 'ROLE'} --prompt {shlex.quote(shown)}"
     hint = with_role if params["role"] else f"{program} · {with_role}"
+    if not params["role"] and stray[0] in complete_roles(None, None, stray[0]):
+        prompt = ["--prompt", " ".join(stray[1:])] if stray[1:] else []
+        hint = shlex.join(["bullpen", "run", "--role", stray[0], *prompt])
     return BullpenError(f"{shown} follows no option and no --", hint=hint)
 
 

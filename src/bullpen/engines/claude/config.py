@@ -23,6 +23,7 @@ from bullpen.engines.own_home import own_directory, real_directory, remove
 from bullpen.engines.transcripts import open_file, read_lines
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import read_plain, write_atomically
+from bullpen.home.credentials import LOGINS as LOGIN_SOURCES
 
 FILE = ".claude.json"
 OWN = "claude-config"  # in the session
@@ -47,15 +48,7 @@ LOOK_AGAIN_SECONDS = 0.01
 KEY_CHARACTERS = 20
 FILE_BYTES = 64 << 20
 # Any of them in the environment, and Claude Code needs no file to log in.
-LOGINS = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "ANTHROPIC_BASE_URL",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-    "CLAUDE_CODE_USE_BEDROCK",
-    "CLAUDE_CODE_USE_VERTEX",
-    "CLAUDE_CODE_USE_FOUNDRY",
-)
+LOGINS = (*LOGIN_SOURCES["claude"].reads, *LOGIN_SOURCES["claude"].instead)
 
 
 @dataclass(frozen=True)

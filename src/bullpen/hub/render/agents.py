@@ -30,7 +30,7 @@ from bullpen.model.usage import (
     short_seconds,
     short_usd,
 )
-from bullpen.table import lay_out
+from bullpen.table import hang, lay_out, lay_out_whole
 from bullpen.text import align, printable
 
 WORD_CHARACTERS = 100
@@ -279,7 +279,8 @@ def explain_text(
         )
         for item in sorted(evidence or view.evidence, key=lambda item: -item.at)
     ]
-    lines = [head, *lay_out(("source", "says", "at"), rows, columns, cut=("source", "says"))]
+    table = lay_out_whole(("source", "says", "at"), rows, columns, "says")
+    lines = []
     if _is_at_dialog(live):
         lines.append(f"  answer it in its terminal · bullpen attach {printable(live.agent.name)}")
     if isinstance(view.state, Unknown):
@@ -290,7 +291,8 @@ def explain_text(
     if git.diverged:
         lines.append(f"  {printable(live.agent.birth_branch)} diverged: moved outside and inside")
     lines += [f"  not brought over: {printable(text)}" for text in git.refused]
-    return "\n".join(lines) + "\n"
+    rest = [part for line in lines for part in hang(line, columns)]
+    return "\n".join([*hang(head, columns), *table, *rest]) + "\n"
 
 
 def agent_text(
