@@ -468,7 +468,6 @@ def test_w16_outside_a_repository(run: Bullpen, repo: Path, tmp_path: Path, verb
     refused(ran, 4, "not a git repository", "git init")
 
 
-@pytest.mark.storm
 def test_w16_a_name_is_enough_from_anywhere(
     run: Bullpen, bullpen: Bullpen, repo: Path, base: Path, tmp_path: Path
 ) -> None:

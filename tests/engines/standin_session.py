@@ -28,6 +28,7 @@ INPUT_TOKENS, OUTPUT_TOKENS, COST = 100, 10, 0.0006  # of one answer
 _SAFE = re.compile(r"(echo|ls|cat|pwd|true|false|tail)\b[^>;&|]*")
 _SAFE_OR_EDITS = re.compile(rf"{_SAFE.pattern}|(mkdir|touch|rm|rmdir|mv|cp|sed)\b[^;&|]*")
 _NO_TOOL = "<tool_use_error>Error: No such tool available:"
+_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _FAILURES = {401: "authentication_failed", 403: "authentication_failed", 429: "rate_limit"}
 
 
@@ -194,6 +195,8 @@ class Session:
         began = time.monotonic()
         result: dict[str, Any]
         try:
+            if "ANTHROPIC_BASE_URL" in os.environ and not any(map(os.environ.get, _KEYS)):
+                raise ApiFailed(401, "Not logged in · Please run /login")
             self._play(find_script(prompt) or ((Say(PLAIN),),))
             result = {"terminal_reason": "completed", "is_error": False, "result": self.said}
             if self.structured is not None:

@@ -35,9 +35,23 @@ def test_e3_a_prompt_that_begins_with_a_dash_is_a_prompt(both: Team) -> None:
     amy.wait_said("taken as it is")
 
 
-def test_e3_restart_goes_on_with_the_conversation(team: Team) -> None:
-    amy = team.run(prompt="Remember the word heron. [[say noted]]")
+def boss(team: Team, **fields: object) -> str:
+    """A role with a persona."""
+    directory = team.pen.root / "roles" / "boss"
+    directory.mkdir()
+    role = {"name": "boss", "instructions": "Write little.", **fields}
+    (directory / "role.yaml").write_text(json.dumps(role))
+    (directory / "CLAUDE.md").write_text("# You lead the herons.\n")
+    return "boss"
+
+
+def test_e3_w9_restart_goes_on_with_the_conversation_the_persona_and_the_repositorys_texts(
+    team: Team,
+) -> None:
+    (team.claude.work / "CLAUDE.md").write_text("Think of cranes.\n")
+    amy = team.run(boss(team), prompt="Remember the word heron. [[say noted]]")
     amy.wait_said("noted")
+    first = team.claude.model.turns[-1].body
     before = amy.conversation
     ran = team.cli("restart", "amy")
     assert ran.code == 0, ran.err
@@ -45,7 +59,12 @@ def test_e3_restart_goes_on_with_the_conversation(team: Team) -> None:
     assert amy.conversation == before
     amy.submit("[[say and again]]")
     amy.wait_said("and again")
-    assert "heron" in json.dumps(team.claude.model.turns[-1].body)
+    last = team.claude.model.turns[-1].body
+    assert "the word heron" in json.dumps(last)
+    for request in (first, last):
+        system = json.dumps(request["system"])
+        assert system.index("You lead the herons.") < system.index("Write little.")
+        assert "Think of cranes." in json.dumps(request)
 
 
 @pytest.mark.storm
@@ -271,12 +290,7 @@ def test_r1_what_a_role_says_reaches_the_model(team: Team, tmp_path: Path) -> No
 @pytest.mark.storm
 def test_w9_a_persona_reaches_the_model_and_is_not_in_the_tree(team: Team) -> None:
     make_repo(team.claude.work)
-    directory = team.pen.root / "roles" / "boss"
-    directory.mkdir()
-    role = {"name": "boss", "instructions": "Write little.", "worktree": {"enabled": True}}
-    (directory / "role.yaml").write_text(json.dumps(role))
-    (directory / "CLAUDE.md").write_text("# You lead the herons.\n")
-    amy = team.run("boss", prompt="[[say noted]]")
+    amy = team.run(boss(team, worktree={"enabled": True}), prompt="[[say noted]]")
     amy.wait_said("noted")
     system = json.dumps(team.claude.model.turns[-1].body["system"])
     assert system.index("You lead the herons.") < system.index("Write little.")

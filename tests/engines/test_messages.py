@@ -73,17 +73,19 @@ def test_g3_interrupt_ends_the_turn_first(team: Team) -> None:
     team.claude.release("h")
 
 
-def test_g3_a_dialog_is_not_answered(team: Team) -> None:
+def test_g3_g4_a_dialog_is_not_answered_and_whose_words_they_are_is_told(team: Team) -> None:
     amy = team.run(prompt='[[tool Bash {"command":"touch made"} ; say done]]')
     amy.wait("blocked (permission: Bash)")
     amy.wait_screen("Do you want to proceed")
-    for priority in ("normal", "urgent", "interrupt"):
-        send(team, "amy", f"1\n\r[[say {priority}]]", priority=priority)
+    priorities = ("normal", "urgent", "interrupt")
+    sent = [send(team, "amy", f"1\n\r[[say {each}]]", priority=each) for each in priorities]
     wait_until(lambda: "blocked" in inbox(team, "amy")[0]["why"])
     assert amy.words == "blocked (permission: Bash)"
     assert not (team.claude.work / "made").exists()
     amy.answer("1")
     wait_delivered(team, "amy")
+    vouched = [f"- {each['id']}: the words of your user" for each in sent]
+    wait_until(lambda: all(words in seen(team) for words in vouched))  # G4
 
 
 @pytest.mark.storm

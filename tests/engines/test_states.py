@@ -80,10 +80,9 @@ def test_s3_a_failure_of_the_api_is_shown_until_the_next_prompt(team: Team, stat
     team.claude.release("h")
 
 
-@pytest.mark.storm
-def test_s3_no_login_is_shown(team: Team) -> None:
-    del team.pen.env["ANTHROPIC_API_KEY"]  # what is left is the address of a gateway
-    amy = team.run(prompt="[[say never]]")
+def test_s3_no_login_is_shown(both: Team) -> None:
+    del both.pen.env["ANTHROPIC_API_KEY"]  # what is left is the address of a gateway
+    amy = both.run(prompt="[[say never]]")
     amy.wait("idle (failed: not logged in)")
 
 

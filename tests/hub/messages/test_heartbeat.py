@@ -98,7 +98,6 @@ def test_g5_the_condition_decides(pen: Pen, condition: str, count: int) -> None:
     assert len(beats(pen)) == count
 
 
-@pytest.mark.storm
 def test_g5_a_condition_that_is_not_met_is_asked_again(pen: Pen) -> None:
     """ "Wake me when there is work": the work comes after the first question."""
     change_hub(pen, "import bullpen.hub.messages.heartbeat as it; it.LEAST_AGAIN_SECONDS = 0.2")

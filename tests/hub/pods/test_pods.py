@@ -129,7 +129,6 @@ def test_p4_count_makes_numbered_members_on_branches_with_the_prefix(home: Pen, 
     ]
 
 
-@pytest.mark.storm
 def test_w3_session_of_a_pod_names_its_branches(home: Pen, repo: Path) -> None:
     for template, branches in (
         ("team", {"ann": "swarm/worker-17", "ben": ""}),

@@ -176,6 +176,22 @@ def test_t5_rest_survives_the_hub_and_ends_after_its_time(desk: Desk) -> None:
 # ── what it is told ──
 
 
+def test_w9_t6_the_persona_of_a_role_is_told_with_its_tasks(desk: Desk) -> None:
+    desk.program(
+        "file = sys.argv[sys.argv.index('--append-system-prompt-file') + 1]\n"
+        "result(open(file).read())"
+    )
+    directory = desk.pen.root / "roles" / "boss"
+    directory.mkdir()
+    role = {"name": "boss", "instructions": "Write little.", "sandbox": {"enabled": False}}
+    (directory / "role.yaml").write_text(json.dumps(role))
+    (directory / "CLAUDE.md").write_text("# You lead the herons.\n")
+    desk.write_file("boss")
+    desk.start("boss")
+    told = desk.done(desk.give("boss", "x"))["output"]
+    assert told.index("You lead the herons.") < told.index("Write little.")
+
+
 @pytest.mark.storm
 def test_t6_instructions_project_and_prompt_in_order_and_once(desk: Desk) -> None:
     desk.agent("amy")
