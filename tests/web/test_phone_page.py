@@ -1,7 +1,7 @@
 """Pages at 360 px: nothing lies over something else, nothing is broken where no word ends (V11)."""
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.web.page import made_view
 from tests.web.scene import made_scene
@@ -37,4 +37,5 @@ def test_v11_on_a_phone_no_text_lies_over_another() -> None:
         scene.pen.client().post("agents", "bob", "messages", body=body)
         with made_view(scene) as view, view.page(360, 760) as page:
             page.goto("/agents/bob/messages")
+            expect(page.locator("h1")).to_have_css("font-variant-numeric", "normal")
             assert not overlaps(page, ".message > *")
