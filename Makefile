@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: make demo, make test.
-.PHONY: demo test storm check bench picture web-pictures lock setup
+.PHONY: demo test storm check bench picture pictures web-pictures lock setup
 VENV := .venv
 # Tests are rewritten when they are loaded, by every process of a run, unless that is kept.
 export PYTHONDONTWRITEBYTECODE =
@@ -47,6 +47,11 @@ bench: setup
 # docs/picture.svg, from a session that is played anew.
 picture: setup
 	$(PY) scripts/picture
+
+# build/pictures/*.png: every page of the web view in light, dark and at the width of a phone.
+pictures: setup
+	@mkdir -p build/pictures
+	$(PY) scripts/web-pictures build/pictures
 
 # docs/web-*.png, from a scene that is played anew.
 web-pictures: setup

@@ -114,7 +114,7 @@ ELSEWHERE = {
     "director logs",  # the same as of the hub
     "fleet join",  # tests/fleet/machines.py
     # tests/web/test_web_command.py
-    *("web start", "web status", "web stop"),
+    *("web start", "web status", "web stop", "web open"),
 }
 
 

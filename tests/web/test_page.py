@@ -150,6 +150,67 @@ def test_v7_terminal_is_read_only_until_it_is_taken_over() -> None:
             expect(page.get_by_text("You watch")).to_be_visible()
 
 
+def test_v7_a_watched_terminal_is_drawn_whole_at_its_own_size_also_on_a_phone() -> None:
+    draw = r"printf '%074d-right' 7; printf '\033[24;1Hlast'; exec cat"
+    with made_scene() as scene:
+        scene.pen.run("/bin/sh", "-c", draw, name="amy")
+        with made_view(scene) as view, view.page(360, 760) as page:
+            page.goto("/agents/amy/terminal")
+            text = "document.querySelector('[data-terminal=amy]')?.text?.() ?? ''"
+            page.wait_for_function(f"() => /^0+7-right$/m.test({text})")
+            page.wait_for_function(f"() => ({text}).split('\\n').findIndex(l => l == 'last') == 23")
+            page.wait_for_function(
+                "() => { const box = document.querySelector('.screen')"
+                "; const [outer, inner] = [box, box.querySelector('.xterm-screen')]"
+                ".map(each => each.getBoundingClientRect())"
+                "; return inner.width > 200 && inner.right <= outer.right"
+                " && inner.bottom <= outer.bottom && inner.height > outer.height - 40 }"
+            )
+            page.get_by_role("button", name="Take over").click()
+            expect(page.get_by_text("You type here.")).to_be_visible()
+            expect(page.locator(".screen.watched")).to_have_count(0)
+
+
+# As Chrome on Android: the word is there, and what it makes is refused.
+NO_NOTIFICATIONS = """
+window.Notification = class {
+    static permission = new URL(location.href).hash ? 'granted' : 'default'
+    static async requestPermission() { throw new Error('asked for nothing') }
+    constructor() { throw new TypeError('Illegal constructor') }
+}"""
+
+
+def test_v8_who_asks_in_its_terminal_is_counted_and_a_browser_without_notifications_says_so() -> (
+    None
+):
+    with made_scene() as scene:
+        for name in ("amy", "bob"):
+            scene.start(name)
+            scene.works(name)
+        with made_view(scene) as view, view.page() as page:
+            page.add_init_script(NO_NOTIFICATIONS)
+            page.goto("/approvals")
+            expect(page).to_have_title("Bullpen")
+            page.get_by_role("button", name="Tell me when an agent needs me").click()
+            without = page.get_by_role("button", name="This browser shows no notifications")
+            expect(without).to_be_visible()
+            page.goto("/approvals#granted")
+            page.reload()
+            expect(without).to_have_count(0)
+            page.evaluate(
+                "() => Object.defineProperty(document, 'visibilityState', {value: 'hidden'})"
+            )
+            scene.hook("amy", "PermissionRequest", tool_name="Bash")
+            expect(page).to_have_title("(1) Bullpen")
+            badge = page.locator("nav .badge:visible")
+            expect(badge).to_have_text("1")
+            scene.ask("bob", "Bash", command="make all")
+            expect(page).to_have_title("(2) Bullpen")
+            expect(badge).to_have_text("2")
+            expect(page.get_by_role("article", name="permission of bob")).to_be_visible()
+            expect(without).to_be_visible()
+
+
 def test_v5_v6_task_from_the_form_to_its_result_and_logs() -> None:
     with made_scene() as scene:
         scene.taker("tom")

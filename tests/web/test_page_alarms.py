@@ -146,6 +146,7 @@ def test_v8_title_icon_and_a_notification_say_that_somebody_waits() -> None:
             # To who looks at the page the page itself says it.
             scene.ask("amy", "Bash", command="make all")
             expect(page).to_have_title("(1) Bullpen")
+            expect(page.get_by_role("article", name="permission of amy")).to_be_visible()
             assert page.evaluate("() => window.noted") == []
             badge = page.evaluate(ICON)
             assert badge.startswith("data:image/png")
@@ -158,6 +159,11 @@ def test_v8_title_icon_and_a_notification_say_that_somebody_waits() -> None:
                 ["bob wants Bash", "rm -rf ⟨U+202E⟩build"]
             ]
             assert page.evaluate(ICON) != badge
+            scene.start("cleo")
+            scene.hook("cleo", "PermissionRequest", tool_name="Bash")
+            expect(page).to_have_title("(3) Bullpen")
+            page.wait_for_function("() => window.noted.length === 2")
+            assert page.evaluate("() => window.noted[1][0]") == "cleo asks in its terminal"
 
 
 def test_v8_without_consent_nobody_is_notified_and_the_bell_asks() -> None:

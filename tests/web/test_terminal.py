@@ -90,6 +90,21 @@ def test_v7_the_size_of_the_page_counts_while_it_has_taken_over(served: RunningV
         page.wait_for(lambda: b"33 101" in page.screen)
 
 
+def test_v7_a_page_that_watches_is_told_the_size_of_the_terminal(served: RunningView) -> None:
+    served.pen.run("/bin/sh", name="zoe")
+    with served.terminal("zoe", cols=40, rows=60) as line, served.terminal("zoe") as other:
+        watching, typing = Page(line), Page(other)
+        watching.wait_for(lambda: {"size": [80, 24]} in watching.told)
+        watching.wait_for(lambda: b"$" in watching.screen or b"#" in watching.screen)
+        typing.take()
+        typing.say(resize=[101, 33])
+        watching.wait_for(lambda: watching.told[-1] == {"size": [101, 33]})
+        other.send(b"stty size\r")
+        watching.wait_for(lambda: b"33 101" in watching.screen)
+        # Its own size is nobody's news to who has taken over.
+        assert all("size" not in one for one in typing.told[typing.told.index({"taken": True}) :])
+
+
 def test_v7_two_pages_see_the_same_terminal(served: RunningView) -> None:
     served.pen.run("/bin/cat", name="cleo")
     with served.terminal("cleo") as first, served.terminal("cleo") as second:

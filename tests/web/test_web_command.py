@@ -62,6 +62,27 @@ def test_v1_the_view_is_started_shown_and_stopped(pen: Pen) -> None:
 
 
 @pytest.mark.slow
+def test_v2_the_page_is_opened_in_a_browser_that_is_not_told_the_token(pen: Pen) -> None:
+    browser = pen.root.parent / "browser"
+    browser.write_text('#!/bin/sh\necho "$@" > "$0.given"\n')
+    browser.chmod(0o700)
+    opened = pen.cli("web", "open", BROWSER=str(browser))
+    assert opened.code == 0, opened
+    first = shown(pen)
+    assert opened.out == f"opened {first['url']} in your browser\n"
+    token = (pen.root / ".env").read_text().partition("=")[2].strip()
+    login = f"{first['url']}/?token={token}"
+    page = pen.root / "web" / "open.html"
+    assert browser.with_name("browser.given").read_text() == f"{page.as_uri()}\n"
+    assert f'content="0; url={login}"' in page.read_text()
+    assert page.stat().st_mode & 0o777 == 0o600
+    without = {"BROWSER": "", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
+    assert f"log in: {login}\n" in pen.cli("web", "open", **without).out
+    answer = json.loads(pen.cli("web", "open", "--json", **without).out)
+    assert answer == {"url": first["url"], "opened": False}
+
+
+@pytest.mark.slow
 @pytest.mark.storm
 def test_v1_a_new_certificate_can_be_asked_for(pen: Pen) -> None:
     pen.cli("web", "start")

@@ -148,15 +148,23 @@ class AsyncHub:
 
     @asynccontextmanager
     async def terminal(
-        self, name: str, *, rows: int = 24, cols: int = 80, read_only: bool = False
+        self,
+        name: str,
+        *,
+        rows: int = 24,
+        cols: int = 80,
+        read_only: bool = False,
+        sizes: bool = False,
     ) -> AsyncIterator["ClientConnection"]:
         """An agent's terminal, a WebSocket: output and input as they are, `{"rows", "cols"}` as
         text. Closed with 4410 when the program has ended, or when this side reads too slowly.
-        Starts no hub."""
+        With `sizes` it says the program's size as text, too: first if this side only reads, and
+        before a new replay when another has changed it. Starts no hub."""
         from websockets.asyncio.client import connect, unix_connect
         from websockets.exceptions import InvalidHandshake, InvalidStatus
 
-        query = urlencode({"rows": rows, "cols": cols, "read_only": int(read_only)})
+        flags = {"read_only": int(read_only), "sizes": int(sizes)}
+        query = urlencode({"rows": rows, "cols": cols, **flags})
         target = f"{path('agents', name, 'terminal')}?{query}"
         options: dict[str, Any] = {
             "additional_headers": self._headers,

@@ -101,7 +101,7 @@ class WebConfig(ComponentConfig):
 
 
 def web_directory(home: Home) -> Path:
-    """Config, certificates, and nothing else."""
+    """Config, certificates, what `web open` shows to a browser, and nothing else."""
     return home.root / "web"
 
 

@@ -90,7 +90,11 @@ class PageTerminal:
 
     def _attached(self) -> "contextlib.AbstractAsyncContextManager[ClientConnection]":
         return self._hub.terminal(
-            self._agent, rows=self._rows, cols=self._cols, read_only=not self._is_taken
+            self._agent,
+            rows=self._rows,
+            cols=self._cols,
+            read_only=not self._is_taken,
+            sizes=True,
         )
 
     # ── output ──
@@ -133,12 +137,16 @@ class PageTerminal:
     async def _pass_on(self, line: "ClientConnection") -> str | None:
         while True:
             try:
-                piece = await line.recv(decode=False)
+                piece = await line.recv()
             except ConnectionClosed as closed:
                 end = closed.rcvd
                 break
             if not self._is_logged_in():
                 return "you are logged out"
+            if isinstance(piece, str):
+                size = json.loads(piece)
+                await self._tell(size=[size["cols"], size["rows"]])
+                continue
             await self._page.send_bytes(piece)
             self._undrawn += len(piece)
             if self._undrawn >= WINDOW_BYTES:

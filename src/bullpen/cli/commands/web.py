@@ -2,6 +2,7 @@
 
 import datetime
 import os
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ from bullpen.cli.view import find_view, refuse_agent, start_view, stop_view
 from bullpen.client.start import answers, start_hub
 from bullpen.errors import BullpenError, Kind
 from bullpen.home.paths import Home, current_home
+
+if TYPE_CHECKING:
+    from bullpen.web.config import WebConfig
 
 DOWN = 3
 
@@ -28,7 +32,7 @@ def command(context: click.Context, qr: bool) -> None:
     """
     if context.invoked_subcommand is None:
         if not qr:
-            raise click.UsageError("what? start, stop or status · or --qr")
+            raise click.UsageError("what? start, stop, status or open · or --qr")
         _show(current_home(), as_json=False, qr=True)
 
 
@@ -73,6 +77,27 @@ def stop(as_json: bool) -> None:
         output.write("view stopped" if was_running else "the view is not running")
 
 
+@command.command(name="open")
+@output.json_option
+def open_page(as_json: bool) -> None:
+    """Open the page in your browser, logged in. Start the view, unless it runs."""
+    from bullpen.web.browser import open_browser
+    from bullpen.web.config import load_web_config, web_directory
+
+    home = current_home()
+    start_view(home)
+    address = _address(load_web_config(home))
+    login = _login(home, address)
+    is_open = open_browser(login, web_directory(home) / "open.html")
+    if as_json:
+        output.write_json({"url": address, "opened": is_open})
+    elif is_open:
+        output.write(f"opened {address} in your browser")
+    else:
+        output.write("there is no browser here")
+        _show_login(login)
+
+
 @command.command()
 @qr_option
 @output.json_option
@@ -96,7 +121,7 @@ def _make_certificate(home: Home) -> None:
 
 
 def _show(home: Home, as_json: bool, qr: bool) -> None:
-    from bullpen.web import certificate, files, machine, tls
+    from bullpen.web import certificate, files, tls
     from bullpen.web.config import load_web_config, own_files, shown_address, web_directory
 
     config = load_web_config(home)
@@ -107,9 +132,7 @@ def _show(home: Home, as_json: bool, qr: bool) -> None:
         else:
             output.write_json({"running": False})
         raise click.exceptions.Exit(DOWN)
-    is_local = config.bind in ("127.0.0.1", "::1")
-    host = "localhost" if is_local else (*machine.host_names(), "localhost")[1]  # its own name
-    address = shown_address(config, host)
+    address = _address(config)
     own = own_files(config, home)
     cert = own[0] if own else tls.own(web_directory(home)).cert
     days = certificate.days_left(cert, datetime.datetime.now(datetime.UTC))
@@ -129,7 +152,7 @@ def _show(home: Home, as_json: bool, qr: bool) -> None:
     if not files.is_built():
         output.write(f"the page is not built · {files.HOW_TO_BUILD}")
     if qr:
-        _show_qr(home, shown_address(config, _reachable(is_local)))
+        _show_qr(home, shown_address(config, _reachable(config)))
     else:
         output.write("log in: bullpen web --qr · the token is BULLPEN_WEB_TOKEN in the home's .env")
     output.write(f"certificate for {days} days, SHA-256 {fingerprint}")
@@ -137,17 +160,39 @@ def _show(home: Home, as_json: bool, qr: bool) -> None:
         output.write(f"browsers trust it with {output.printable(str(cert.parent / 'ca.pem'))}")
 
 
-def _reachable(is_local: bool) -> str:
+def _address(config: "WebConfig") -> str:
+    """For browsers of this machine."""
+    from bullpen.web import machine
+    from bullpen.web.config import shown_address
+
+    own_name = (*machine.host_names(), "localhost")[1]
+    return shown_address(config, "localhost" if _is_local(config) else own_name)
+
+
+def _reachable(config: "WebConfig") -> str:
     from bullpen.web import machine
 
-    return "localhost" if is_local else str(machine.network_address())
+    return "localhost" if _is_local(config) else str(machine.network_address())
+
+
+def _is_local(config: "WebConfig") -> bool:
+    return config.bind in ("127.0.0.1", "::1")
+
+
+def _login(home: Home, address: str) -> str:
+    from bullpen.web.token import ensure_token
+
+    return f"{address}/?token={ensure_token(home)}"
+
+
+def _show_login(login: str) -> None:
+    output.write(f"log in: {login}")
+    output.write("whoever has this address can do what you can: show it to nobody")
 
 
 def _show_qr(home: Home, address: str) -> None:
     from bullpen.web.qr import qr_text
-    from bullpen.web.token import ensure_token
 
-    login = f"{address}/?token={ensure_token(home)}"
+    login = _login(home, address)
     output.write(qr_text(login).rstrip("\n"))
-    output.write(f"log in: {login}")
-    output.write("whoever has this address can do what you can: show it to nobody")
+    _show_login(login)

@@ -2,8 +2,10 @@
 
 Binary messages are output and input as they are; a text message from the client is
 `{"rows", "cols"}`, its size. The first message is the replay. The holder's rules hold: many
-clients, the last active one's size, a slow one dropped and told. With `frames` both sides speak the
-holder's own protocol, for `bullpen attach` on another machine.
+clients, the last active one's size, a slow one dropped and told. With `sizes` the client is told
+the program's size in the same words: first if it only reads, and whenever another has changed it, a
+replay after it. With `frames` both sides speak the holder's own protocol, for `bullpen attach` on
+another machine.
 """
 
 import asyncio
@@ -26,7 +28,7 @@ INPUT_BYTES = 1 << 19
 
 
 class Size(BaseModel):
-    """Of the client's terminal."""
+    """Of a terminal."""
 
     rows: Annotated[int, Field(ge=1, le=4096)]
     cols: Annotated[int, Field(ge=1, le=4096)]
@@ -39,6 +41,7 @@ async def terminal(
     rows: Annotated[int, Query(ge=1, le=4096)] = 24,
     cols: Annotated[int, Query(ge=1, le=4096)] = 80,
     read_only: bool = False,
+    sizes: bool = False,
     frames: bool = False,
 ) -> None:
     """Attach. Refused like any other request; closed with 4410 when the program has ended."""
@@ -48,11 +51,18 @@ async def terminal(
     reader, writer = await asked(name, streams)
     await socket.accept()
     if not frames:
-        writer.write(json_frame(b"A", {"read_only": read_only, "rows": rows, "cols": cols}))
+        fields: dict[str, Any] = {
+            "read_only": read_only,
+            "sizes": sizes,
+            "rows": rows,
+            "cols": cols,
+        }
+        writer.write(json_frame(b"A", fields))
+    told = (b"H", b"Z") if read_only else (b"Z",)  # at its greeting it has not heard our size
     show, type_in = (
         (_pass_frames(reader, socket), _take_frames(socket, writer))
         if frames
-        else (_show(reader, socket), _type(socket, writer, read_only))
+        else (_show(reader, socket, told if sizes else ()), _type(socket, writer, read_only))
     )
     try:
         async with asyncio.TaskGroup() as group:
@@ -65,15 +75,17 @@ async def terminal(
         writer.close()
 
 
-async def _show(reader: asyncio.StreamReader, socket: WebSocket) -> None:
+async def _show(reader: asyncio.StreamReader, socket: WebSocket, sizes: tuple[bytes, ...]) -> None:
     try:
-        await socket.close(GONE, await _pass_on(reader, socket))
+        await socket.close(GONE, await _pass_on(reader, socket, sizes))
     except (WebSocketDisconnect, RuntimeError):
         return  # the client has left
 
 
-async def _pass_on(reader: asyncio.StreamReader, socket: WebSocket) -> str:
-    """All output; returns why there is no more."""
+async def _pass_on(
+    reader: asyncio.StreamReader, socket: WebSocket, sizes: tuple[bytes, ...]
+) -> str:
+    """All output, and the size of frames of those kinds; returns why there is no more."""
     frames = FrameReader()
     while data := await _read(reader):
         try:
@@ -83,6 +95,9 @@ async def _pass_on(reader: asyncio.StreamReader, socket: WebSocket) -> str:
         for kind, payload in received:
             if kind in (b"P", b"O"):
                 await socket.send_bytes(payload)
+            elif kind in sizes:
+                if (size := _size(payload)) is not None:
+                    await socket.send_json(size)
             elif kind == b"D":
                 return "too slow; attach again"
     return "the program has ended"
@@ -140,8 +155,8 @@ async def _type(socket: WebSocket, writer: asyncio.StreamWriter, read_only: bool
             return  # the holder has left, and the other side says so
 
 
-def _size(text: str | None) -> dict[str, Any] | None:
+def _size(text: str | bytes | None) -> dict[str, Any] | None:
     try:
-        return Size.model_validate_json(text or "").model_dump()
+        return Size.model_validate_json(text or b"").model_dump()
     except ValidationError:
         return None

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { clock, count, literal, money, span } from '../src/model/text.ts'
+import { clock, count, exactClock, literal, money, span } from '../src/model/text.ts'
 
 test('what is invisible or reorders a line is written out', () => {
   assert.equal(literal('rm\u202e -rf\u0007\u200b'), 'rm⟨U+202E⟩ -rf⟨U+0007⟩⟨U+200B⟩')
@@ -21,4 +21,5 @@ test('figures are short', () => {
   const noon = new Date(2026, 10, 17, 14, 2).getTime() / 1000
   assert.equal(clock(noon, noon), '14:02')
   assert.equal(clock(noon, noon + 86_400), '2026-11-17 14:02')
+  assert.equal(exactClock(noon + 9, noon), '14:02:09')
 })

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Agent, HubEvent } from '../src/model/nouns.ts'
+import type { Agent, Approval, HubEvent } from '../src/model/nouns.ts'
 import { SentReader } from '../src/live/sse.ts'
-import { mergeAgents, NOTHING, take } from '../src/live/world.ts'
+import { mergeAgents, NOTHING, take, waitingIn } from '../src/live/world.ts'
 import { gather, newsOf } from '../src/live/news.ts'
 import { group } from '../src/model/groups.ts'
 
@@ -42,6 +42,12 @@ test('a list that was fetched before an event does not bring the old state back'
   assert.equal(mergeAgents(world, [agent('amy', { since: 10, usd: 1 })])['amy']!.usd, 1)
   assert.equal(mergeAgents(world, [agent('amy', { since: 30 })])['amy']!.state.state, 'idle')
   assert.equal(mergeAgents(WORLD, [agent('amy')])['amy'], WORLD.agents.amy)
+})
+
+test('who asks in its own terminal waits too, and who is in the inbox is counted once', () => {
+  const blocked = (name: string) => agent(name, { run: name, state: { state: 'blocked' } })
+  const approvals = [{ run: 'amy' }, { run: 'director:x' }] as Approval[]
+  assert.equal(waitingIn({ ...NOTHING, approvals, agents: { amy: blocked('amy'), bob: blocked('bob'), cleo: agent('cleo') } }), 3)
 })
 
 test('what happened to many at once is one line', () => {

@@ -1,6 +1,6 @@
 // The state, and what it rests on.
 import type { Agent, Explained } from '../model/nouns.ts'
-import { clock } from '../model/text.ts'
+import { exactClock } from '../model/text.ts'
 import { path } from '../live/http.ts'
 import { useFetched } from '../parts/fetched.tsx'
 import { Ago, Chip, Literal, Problem } from '../parts/text.tsx'
@@ -16,7 +16,7 @@ export function Explain({ agent }: { agent: Agent }) {
         <table class="plain">
           <thead><tr><th>Source</th><th>says</th><th class="num">at</th></tr></thead>
           <tbody>{value.evidence.map((one, at) => (
-            <tr key={at}><td>{one.source === value.decided_by ? <b><Literal text={one.source} /></b> : <Literal text={one.source} />}</td><td><Literal text={one.says} />{one.source === value.decided_by && <span class="dim"> ← decides</span>}</td><td class="num dim">{clock(one.at)}</td></tr>
+            <tr key={at}><td>{one.source === value.decided_by ? <b><Literal text={one.source} /></b> : <Literal text={one.source} />}</td><td><Literal text={one.says} />{one.source === value.decided_by && <span class="dim"> ← decides</span>}</td><td class="num dim">{exactClock(one.at)}</td></tr>
           ))}</tbody>
         </table>
       </div>

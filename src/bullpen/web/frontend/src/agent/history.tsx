@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import type { Agent, HubEvent, State } from '../model/nouns.ts'
 import { detailOf, lookOf } from '../model/states.ts'
-import { clock } from '../model/text.ts'
+import { exactClock } from '../model/text.ts'
 import { get } from '../live/http.ts'
 import { newsOf } from '../live/news.ts'
 import { StateIcon } from '../parts/icons.tsx'
@@ -58,7 +58,7 @@ export function History({ agent }: { agent: Agent }) {
       {lines.length === 0 && <Empty title="Nothing yet" />}
       <ul class="news">
         {lines.map(({ event, said }) => (
-          <li key={event.id}><span class={said!.look}><StateIcon look={said!.look} size={13} /></span><span><Literal text={said!.text} /></span><time class="dim small">{clock(event.time)}</time></li>
+          <li key={event.id}><span class={said!.look}><StateIcon look={said!.look} size={13} /></span><span><Literal text={said!.text} /></span><time class="dim small">{exactClock(event.time)}</time></li>
         ))}
       </ul>
       {isMore && <button class="btn plain" onClick={() => void read({ before: events.at(-1)!.id }, (known, page) => [...known, ...page.filter(one => one.id < known.at(-1)!.id)])}>Older</button>}

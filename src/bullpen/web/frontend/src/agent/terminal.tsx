@@ -1,8 +1,8 @@
 // A terminal in the page: watched, and typed into once it is taken over.
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { Terminal as Xterm } from '@xterm/xterm'
 import { useWorld } from '../live/store.ts'
 import { Literal } from '../parts/text.tsx'
+import type { Opened, Size } from './xterm.ts'
 
 type Shown = { is: 'opening' | 'watching' | 'taken' } | { is: 'away' | 'over'; why: string }
 
@@ -38,19 +38,18 @@ export function TerminalView({ name, run }: { name: string; run: string }) {
           {(shown.is === 'away' || shown.is === 'over') && <Literal text={shown.why} />}
         </span>
       </div>
-      <div class="terminal" ref={box} data-terminal={name} aria-label={`terminal of ${name}`} role="group" />
+      <div class="screen" ref={box} data-terminal={name} aria-label={`terminal of ${name}`} role="group" />
     </>
   )
 }
 
-interface Opened { term: Xterm; fit: () => void; dispose: () => void }
-
 function attach(opened: Opened, name: string, show: (shown: Shown) => void, give: (send: (said: object) => void) => void, giveFocus: (call: () => void) => void): () => void {
-  const { term, fit } = opened
+  const { term, draw } = opened
   let socket: WebSocket | null = null
   let isOver = false
   let isTaken = false
   let undrawn = 0
+  let asked = ''  // our own size, as we have told it
   let timer = 0
   const say = (said: object) => { if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(said)) }
   give(say)
@@ -60,12 +59,12 @@ function attach(opened: Opened, name: string, show: (shown: Shown) => void, give
 
   const open = () => {
     if (isOver) return
-    fit()
     const query = new URLSearchParams({ agent: name, cols: String(term.cols), rows: String(term.rows) })
     socket = new WebSocket(`${location.origin.replace(/^http/, 'ws')}/api/terminal?${query}`)
     socket.binaryType = 'arraybuffer'
     socket.onmessage = ({ data }) => {
-      if (typeof data === 'string') return hear(JSON.parse(data) as Record<string, unknown>)
+      // After what came before it was drawn.
+      if (typeof data === 'string') return term.write('', () => hear(JSON.parse(data) as Record<string, unknown>))
       const bytes = new Uint8Array(data as ArrayBuffer)
       term.write(bytes, () => {
         undrawn += bytes.length
@@ -80,6 +79,10 @@ function attach(opened: Opened, name: string, show: (shown: Shown) => void, give
       timer = window.setTimeout(open, AGAIN_MS)
     }
   }
+  const tellSize = () => {
+    asked = `${term.cols},${term.rows}`
+    say({ resize: [term.cols, term.rows] })
+  }
   const setTaken = (taken: boolean) => {
     isTaken = taken
     term.options.disableStdin = !taken
@@ -90,7 +93,12 @@ function attach(opened: Opened, name: string, show: (shown: Shown) => void, give
     if ('taken' in said) {
       setTaken(said['taken'] === true)
       show({ is: isTaken ? 'taken' : 'watching' })
-      if (isTaken) { fit(); say({ resize: [term.cols, term.rows] }) }
+      if (isTaken) { draw(null); tellSize() }
+    }
+    if ('size' in said) {
+      const size = said['size'] as Size
+      term.reset()
+      draw(isTaken && asked === size.join() ? null : size)
     }
     if ('away' in said) show({ is: 'away', why: `${String(said['away'])}; it comes back by itself.` })
     if ('ended' in said) { isOver = true; show({ is: 'over', why: String(said['ended']) }) }
@@ -98,7 +106,7 @@ function attach(opened: Opened, name: string, show: (shown: Shown) => void, give
   const encoder = new TextEncoder()
   const typed = term.onData(text => { if (isTaken && socket?.readyState === WebSocket.OPEN) socket.send(encoder.encode(text)) })
   const binary = term.onBinary(text => { if (isTaken && socket?.readyState === WebSocket.OPEN) socket.send(Uint8Array.from(text, one => one.charCodeAt(0))) })
-  const sized = term.onResize(({ cols, rows }) => { if (isTaken) say({ resize: [cols, rows] }) })
+  const sized = term.onResize(() => { if (isTaken && opened.isFitted()) tellSize() })
   open()
   return () => {
     isOver = true
@@ -109,6 +117,6 @@ function attach(opened: Opened, name: string, show: (shown: Shown) => void, give
   }
 }
 
-function box(term: Xterm): { text?: () => string } {
+function box(term: Opened['term']): { text?: () => string } {
   return term.element!.parentElement as unknown as { text?: () => string }
 }

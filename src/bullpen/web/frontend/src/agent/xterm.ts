@@ -20,17 +20,52 @@ const THEME = {
   brightBlack: '#7d899b', brightRed: '#ffaaa2', brightGreen: '#9be7b8', brightYellow: '#f7d794', brightBlue: '#a5c9ff', brightMagenta: '#e2c1f8', brightCyan: '#a5e8ec', brightWhite: '#ffffff',
 }
 
-export function openTerminal(box: HTMLElement): { term: Terminal; fit: () => void; dispose: () => void } {
+const FONT = 13
+const LEAST_FONT = 6  // what is wider still is scrolled
+const LINE = 1.2
+const SHARE_OF_HEIGHT = 0.7  // of the window, for a terminal that is watched
+
+export type Size = [cols: number, rows: number]
+export interface Opened {
+  term: Terminal
+  /** Draw a terminal of that size, smaller if there is no room; null: one that fills its box. */
+  draw: (size: Size | null) => void
+  /** Whether its size is that of its box. */
+  isFitted: () => boolean
+  dispose: () => void
+}
+
+export function openTerminal(box: HTMLElement): Opened {
   const term = new Terminal({
-    theme: THEME, fontSize: 13, lineHeight: 1.2, scrollback: 5_000, disableStdin: true, screenReaderMode: false,
+    theme: THEME, fontSize: FONT, lineHeight: LINE, scrollback: 5_000, disableStdin: true, screenReaderMode: false,
     fontFamily: getComputedStyle(document.documentElement).getPropertyValue('--mono'),
   })
   const fitting = new FitAddon()
   term.loadAddon(fitting)
   term.open(box)
-  const fit = () => { if (box.offsetWidth && box.offsetHeight) fitting.fit() }
+  let wanted: Size | null = null
+  const fit = () => {
+    if (!box.offsetWidth || !box.offsetHeight) return
+    box.classList.toggle('watched', wanted !== null)
+    term.options.fontSize = wanted ? fontFor(wanted) : FONT
+    if (wanted) term.resize(...wanted)
+    else fitting.fit()
+  }
   const watch = new ResizeObserver(fit)
   watch.observe(box)
   fit()
-  return { term, fit, dispose: () => { watch.disconnect(); term.dispose() } }
+  const screen = box.querySelector<HTMLElement>('.xterm-screen')!
+  const cell = { width: screen.offsetWidth / term.cols / FONT, height: screen.offsetHeight / term.rows / FONT }
+  const fontFor = ([cols, rows]: Size) => {
+    const style = getComputedStyle(box)
+    const width = box.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)
+    const font = Math.min(FONT, width / (cols * cell.width), innerHeight * SHARE_OF_HEIGHT / (rows * cell.height))
+    return Math.max(LEAST_FONT, Math.floor(font * 20) / 20)
+  }
+  return {
+    term,
+    draw: size => { wanted = size; fit() },
+    isFitted: () => wanted === null,
+    dispose: () => { watch.disconnect(); term.dispose() },
+  }
 }

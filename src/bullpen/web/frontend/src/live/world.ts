@@ -1,6 +1,6 @@
 // What the page knows, and how events change it. Pure.
 import type { Agent, Approval, HubEvent, Landing, State, Task } from '../model/nouns.ts'
-import { isEnded } from '../model/states.ts'
+import { askingInTerminal, isEnded } from '../model/states.ts'
 import { type News, newsOf } from './news.ts'
 
 /** What is fetched as a whole, and fetched again when an event says that it has changed. */
@@ -43,6 +43,11 @@ export const NOTHING: World = {
 }
 
 const MOST_NEWS = 60
+
+/** How many wait for a person: in the inbox, or in terminals of their own. */
+export function waitingIn(world: World): number {
+  return world.approvals.length + askingInTerminal(world.agents, world.approvals).length
+}
 
 /** The world after events, and what has to be fetched again. An event that it has had is nothing. */
 export function take(world: World, events: HubEvent[]): { world: World; stale: Set<Part> } {

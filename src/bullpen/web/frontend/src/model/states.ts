@@ -1,5 +1,5 @@
 // What a state means to a person: one of seven looks, each with a word, a shape and a colour.
-import type { Agent, State } from './nouns.ts'
+import type { Agent, Approval, State } from './nouns.ts'
 import { clock } from './text.ts'
 
 export type Look = 'need' | 'work' | 'wait' | 'idle' | 'bad' | 'done' | 'dark'
@@ -39,7 +39,8 @@ export function isEnded(state: State): boolean {
   return state.state === 'exited' || state.state === 'lost' || state.state === 'ended'
 }
 
-/** Whether only its own terminal can be answered: nothing of it is in the inbox. */
-export function asksInTerminal(agent: Agent, runsInInbox: ReadonlySet<string>): boolean {
-  return agent.state.state === 'blocked' && !runsInInbox.has(agent.run)
+/** Those whose own terminal alone can be answered: nothing of them is in the inbox. */
+export function askingInTerminal(agents: Record<string, Agent>, approvals: Approval[]): Agent[] {
+  const runs = new Set(approvals.map(one => one.run))
+  return Object.values(agents).filter(agent => agent.state.state === 'blocked' && !runs.has(agent.run))
 }

@@ -31,7 +31,16 @@ export function span(seconds: number): string {
 /** `14:02`, with the date when it was not today. */
 export function clock(at: number, now: number = Date.now() / 1000): string {
   const when = new Date(at * 1000)
-  const time = `${two(when.getHours())}:${two(when.getMinutes())}`
+  return dated(when, `${two(when.getHours())}:${two(when.getMinutes())}`, now)
+}
+
+/** `14:02:09`, with the date when it was not today. */
+export function exactClock(at: number, now: number = Date.now() / 1000): string {
+  const when = new Date(at * 1000)
+  return dated(when, `${two(when.getHours())}:${two(when.getMinutes())}:${two(when.getSeconds())}`, now)
+}
+
+function dated(when: Date, time: string, now: number): string {
   const isToday = when.toDateString() === new Date(now * 1000).toDateString()
   return isToday ? time : `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())} ${time}`
 }

@@ -88,7 +88,7 @@ export function Changes({ name }: { name: string | null }) {
       </div>
       <section class="card panel" aria-label="Work" data-narrow-first={name ? 'yes' : undefined}>
         {shown
-          ? <><div class="top"><h1><a href={`/agents${path(shown.name)}`}>{shown.name}</a></h1><Chip state={shown.state} /></div><div class="content" key={shown.name}><Work agent={shown} /></div></>
+          ? <><div class="top">{name && <a class="icon-btn only-narrow" href="/changes" aria-label="All changes"><Icon name="back" /></a>}<h1><a href={`/agents${path(shown.name)}`}>{shown.name}</a></h1><Chip state={shown.state} /></div><div class="content" key={shown.name}><Work agent={shown} /></div></>
           : <Empty title={name ? `No agent called ${name}` : 'Nothing is changed anywhere'}>What agents commit is shown here.</Empty>}
       </section>
     </div>

@@ -7,9 +7,11 @@ import type { Route } from '../live/route.ts'
 import { useWorld } from '../live/store.ts'
 import { theme, toggleTheme } from '../live/theme.ts'
 import { mayNotify } from '../live/notify.ts'
+import { waitingIn } from '../live/world.ts'
 import icon from '../look/icon.svg'
 import { Icon, type IconName, StateIcon } from './icons.tsx'
 import { Ago, Literal } from './text.tsx'
+import { say } from './toasts.tsx'
 
 export interface Me { name: string; home: string; version: string }
 export const me = cell<Me>({ name: '', home: '', version: '' })
@@ -24,7 +26,7 @@ const PAGES: [string, string, IconName, Route['page'][]][] = [
 ]
 
 export function Bar({ route }: { route: Route }) {
-  const waiting = useWorld(world => world.approvals.length)
+  const waiting = useWorld(waitingIn)
   const usd = useWorld(world => world.usdToday)
   const running = useWorld(world => Object.values(world.agents).filter(agent => agent.running).length)
   const isLive = useWorld(world => world.link.is === 'live')
@@ -43,7 +45,8 @@ export function Bar({ route }: { route: Route }) {
         <span class="wide-only"><b>{running}</b> running</span>
         {usd !== null && <span><b>{money(usd)}</b><span class="hide-phone"> today</span></span>}
         <button class="icon-btn" aria-label="Search and commands (Ctrl K)" title="Ctrl K" onClick={() => over.set('palette')}><Icon name="search" /></button>
-        {consent === 'ask' && <button class="icon-btn" aria-label="Tell me when an agent needs me" title="Tell me when an agent needs me" onClick={() => void mayNotify.ask()}><Icon name="bell" /></button>}
+        {consent === 'ask' && <Bell title="Tell me when an agent needs me" press={() => void mayNotify.ask()} />}
+        {consent === 'none' && <Bell title={NO_BELL} press={() => say(NO_BELL, 'wait')} />}
         <button class="icon-btn keys-hint" aria-label={`Theme: ${theme.use()}`} title="Light or dark" onClick={toggleTheme}><Icon name="theme" /></button>
         <button class="icon-btn keys-hint" aria-label="Keys" title="Keys: ?" onClick={() => over.set('keys')}><kbd>?</kbd></button>
         <button class="icon-btn" aria-label={`You: ${name || 'no name'}`} title={name || 'You'} onClick={() => over.set('you')}><Icon name="you" /></button>
@@ -52,8 +55,14 @@ export function Bar({ route }: { route: Route }) {
   )
 }
 
+const NO_BELL = 'This browser shows no notifications'
+
+function Bell({ title, press }: { title: string; press: () => void }) {
+  return <button class="icon-btn" aria-label={title} title={title} onClick={press}><Icon name="bell" /></button>
+}
+
 export function Bottom({ route }: { route: Route }) {
-  const waiting = useWorld(world => world.approvals.length)
+  const waiting = useWorld(waitingIn)
   return (
     <nav class="bottom" aria-label="Pages">
       {PAGES.map(([to, title, name, pages]) => (

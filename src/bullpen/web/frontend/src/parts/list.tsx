@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import type { Agent, Landing } from '../model/nouns.ts'
 import { group, type Grouping, matches } from '../model/groups.ts'
-import { asksInTerminal, isEnded } from '../model/states.ts'
+import { askingInTerminal, isEnded } from '../model/states.ts'
 import { path } from '../live/http.ts'
 import { useWorld } from '../live/store.ts'
 import { Ask } from './ask.tsx'
@@ -27,8 +27,7 @@ function noteOf(agent: Agent, landings: Landing[]): string {
 export function NeedsYou() {
   const approvals = useWorld(world => world.approvals)
   const agents = useWorld(world => world.agents)
-  const runs = new Set(approvals.map(one => one.run))
-  const inTerminal = Object.values(agents).filter(agent => asksInTerminal(agent, runs))
+  const inTerminal = askingInTerminal(agents, approvals)
   const number = approvals.length + inTerminal.length
   return (
     <section aria-label="Needs you">

@@ -27,7 +27,7 @@ export const AgentRow = memo(function AgentRow({ agent, depth, isOpen, isLive, n
       </span>
       <span class="fig">
         {agent.messages > 0 && <span title="messages that wait">✉ {agent.messages}</span>}
-        {agent.usd > 0 && <span>{money(agent.usd)}{budget ? ` of ${money(budget)}` : ''}</span>}
+        {agent.usd > 0 && <span class="num">{money(agent.usd)}{budget ? ` of ${money(budget)}` : ''}</span>}
         <span><Ago at={agent.since} /></span>
       </span>
     </a>

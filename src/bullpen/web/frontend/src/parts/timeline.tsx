@@ -32,7 +32,7 @@ export function Timeline() {
         <div class="tracks pad">
           {tracks.map(track => (
             <>
-              <a class="small" href={`/agents${path(track.name)}/history`}>{track.name}</a>
+              <a class="small" title={track.name} href={`/agents${path(track.name)}/history`}>{track.name}</a>
               <div class="track-line" role="img" aria-label={`worked ${span(secondsOf(track, 'work'))}, blocked ${span(secondsOf(track, 'need'))}, idle ${span(secondsOf(track, 'idle'))}`}>
                 {track.stretches.map((one, at) => (
                   <i key={at} class={`bg-${one.look}`} title={`${one.word} ${clock(one.from)} to ${clock(one.to)}: ${span(one.to - one.from)}`} style={{ left: percent(one.from - from), width: percent(one.to - one.from) }} />

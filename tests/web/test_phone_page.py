@@ -1,0 +1,80 @@
+"""Pages at 360 px: nothing lies over something else, nothing is broken where no word ends (V11)."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.web.page import made_view
+from tests.web.scene import made_scene
+
+pytestmark = pytest.mark.slow
+
+# The words of two elements that are drawn over each other.
+OVERLAPS = """all => {
+  const rects = each => {
+    const range = document.createRange()
+    range.selectNodeContents(each)
+    return [...range.getClientRects()]
+  }
+  const over = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
+    && a.top < b.bottom - 1 && b.top < a.bottom - 1
+  return all.flatMap((one, at) => all.slice(at + 1)
+    .filter(other => rects(one).some(a => rects(other).some(b => over(a, b))))
+    .map(other => [one.textContent, other.textContent]))
+}"""
+
+
+def overlaps(page: Page, elements: str) -> list[list[str]]:
+    """The texts of those that lie over each other."""
+    page.locator(elements).first.wait_for()
+    found: list[list[str]] = page.eval_on_selector_all(elements, OVERLAPS)
+    return found
+
+
+# How many lines each is drawn in.
+LINES = """all => all.map(each => {
+  const range = document.createRange()
+  range.selectNodeContents(each)
+  return new Set([...range.getClientRects()].map(one => Math.round(one.top))).size
+})"""
+LONG = "amy-the-long-named-agent.of-a-pod"
+
+
+def test_v11_on_a_phone_no_text_lies_over_another_and_no_short_word_is_broken() -> None:
+    with made_scene() as scene:
+        scene.start("bob")
+        scene.start(LONG)
+        scene.works("bob")
+        body = {"text": "Use the csv module, not pandas"}
+        scene.pen.client().post("agents", "bob", "messages", body=body)
+        with made_view(scene) as view, view.page(360, 760) as page:
+            page.goto("/agents/bob/messages")
+            expect(page.locator("h1")).to_have_css("font-variant-numeric", "normal")
+            assert not overlaps(page, ".message > *")
+            page.goto("/usage")
+            assert not overlaps(page, ".track-hours span")
+            page.goto("/agents/bob/explain")
+            source = page.get_by_role("cell", name="hook UserPromptSubmit")
+            expect(source).to_be_visible()
+            assert source.evaluate_all(LINES) == [2]
+            expect(
+                page.get_by_role("cell", name=re.compile(r"^\d\d:\d\d:\d\d$")).first
+            ).to_be_visible()
+            page.goto("/changes/bob")
+            page.get_by_role("link", name="All changes").click()
+            expect(page).to_have_url(f"{view.address}/changes")
+
+
+def test_v8_v11_on_a_phone_a_short_card_is_short_beside_a_tall_one() -> None:
+    with made_scene() as scene:
+        for name, command in (("amy", "make"), ("bob", "\n".join(map(str, range(30))))):
+            scene.start(name)
+            scene.works(name)
+            scene.ask(name, "Bash", command=command)
+        with made_view(scene) as view, view.page(360, 760) as page:
+            page.goto("/approvals")
+            cards = page.locator(".inbox > .ask")
+            expect(cards).to_have_count(2)
+            short, tall = (cards.nth(at).bounding_box()["height"] for at in (0, 1))
+            assert short < 200 < tall
