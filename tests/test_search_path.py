@@ -165,8 +165,9 @@ def test_b1_the_unit_gets_no_relative_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", ".:/usr/bin:")
-    unit, *_ = service.install(create_home(tmp_path / "home"), Path("/python"), tmp_path)
-    assert "Environment=PATH=/usr/bin\n" in Path(unit).read_text()
+    units, _ = service.install(create_home(tmp_path / "home"), Path("/python"), tmp_path)
+    for unit in units:
+        assert "Environment=PATH=/usr/bin\n" in unit.read_text()
 
 
 # ── the rule ──
