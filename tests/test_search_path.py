@@ -37,7 +37,7 @@ STARTERS = {
     "worktrees/pool.py": "our Python, by its path",
     "cli/commands/hub.py": "our Python, by its path",
     "cli/start_component.py": "our Python, by its path",
-    "directors/supervise.py": "our Python, by its path",
+    "component/supervise.py": "our Python, by its path",
     "hot/hook.py": "our Python, by its path",
     "hot/permission.py": "our Python, by its path",
     "worktrees/trash.py": "by `get_program`",

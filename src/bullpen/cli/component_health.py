@@ -6,6 +6,7 @@ at the port of a dead one is somebody else. Commands nobody.
 """
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from bullpen.errors import BullpenError
 from bullpen.home.agent_files import claimed_ports
 from bullpen.home.hub_file import read_hub_file
 from bullpen.home.paths import HUB, Home
+from bullpen.home.supervised import find_above
 from bullpen.model.component import Component
 
 Health = Literal["healthy", "late", "unreachable"]
@@ -28,7 +30,7 @@ Health = Literal["healthy", "late", "unreachable"]
 @dataclass(frozen=True)
 class ComponentHealth:
     """One of them. `state` is the last that is known, None if nothing is; `problem` is what it last
-    said of itself."""
+    said of itself, or what its supervisor says of its end."""
 
     type: str
     name: str
@@ -109,5 +111,12 @@ class HomeComponents:
             health="unreachable" if is_dead else "late" if health == "warning" else health,
             port=last.port,
             version=last.version,
-            problem=self._problems.get(key, ""),
+            problem=(is_dead and self._ending(last)) or self._problems.get(key, ""),
         )
+
+    def _ending(self, dead: DiscoveredComponent) -> str:
+        """Of one that is started again."""
+        home = self._home
+        directory = home.directors / dead.name if dead.type == "director" else home.root / "web"
+        above = find_above(directory) if dead.type in ("director", "view") else None
+        return above.text(time.time()) if above is not None else ""
