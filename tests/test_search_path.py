@@ -37,7 +37,7 @@ STARTERS = {
     "worktrees/pool.py": "our Python, by its path",
     "cli/commands/hub.py": "our Python, by its path",
     "cli/start_component.py": "our Python, by its path",
-    "directors/supervise.py": "our Python, by its path",
+    "component/supervise.py": "our Python, by its path",
     "hot/hook.py": "our Python, by its path",
     "hot/permission.py": "our Python, by its path",
     "worktrees/trash.py": "by `get_program`",
@@ -165,8 +165,9 @@ def test_b1_the_unit_gets_no_relative_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", ".:/usr/bin:")
-    unit, *_ = service.install(create_home(tmp_path / "home"), Path("/python"), tmp_path)
-    assert "Environment=PATH=/usr/bin\n" in Path(unit).read_text()
+    units, _ = service.install(create_home(tmp_path / "home"), Path("/python"), tmp_path)
+    for unit in units:
+        assert "Environment=PATH=/usr/bin\n" in unit.read_text()
 
 
 # ── the rule ──

@@ -26,6 +26,18 @@ def test_b1_unit_of_a_plain_home() -> None:
     assert "PATH=" not in text
 
 
+def test_b1_unit_of_what_comes_back_after_a_boot() -> None:
+    python, home = Path("/opt/bp/bin/python"), Path("/home/me/.bullpen")
+    text = service.up_unit_text(python, home, "bullpen-0123abcd.service", "/usr/bin")
+    assert "ExecStart=/opt/bp/bin/python -P -m bullpen up --after-boot\n" in text
+    for line in ("Wants=", "After="):
+        assert f"{line}bullpen-0123abcd.service\n" in text
+    assert "Type=oneshot\nRemainAfterExit=yes\n" in text  # once, and not when a hub has crashed
+    assert "KillMode=process\n" in text
+    assert "WantedBy=default.target\n" in text
+    assert "Environment=PATH=/usr/bin\n" in text
+
+
 @pytest.mark.parametrize(
     ("path", "execute", "environment"),
     [
@@ -36,9 +48,13 @@ def test_b1_unit_of_a_plain_home() -> None:
     ],
 )
 def test_b1_odd_paths_are_escaped(path: str, execute: str, environment: str) -> None:
-    text = service.unit_text(Path(path, "python"), Path(path))
-    assert f"ExecStart={execute} -P -m " in text
-    assert f"Environment={environment}\n" in text
+    python = Path(path, "python")
+    for text in (
+        service.unit_text(python, Path(path)),
+        service.up_unit_text(python, Path(path), "x.service"),
+    ):
+        assert f"ExecStart={execute} -P -m " in text
+        assert f"Environment={environment}\n" in text
 
 
 def test_b1_quotes_and_backslashes_of_a_home_are_escaped() -> None:
@@ -63,18 +79,19 @@ def test_b1_systemd_reads_the_unit(tmp_path: Path, name: str) -> None:
     python = tmp_path / name / "python"
     python.parent.mkdir()
     python.symlink_to("/bin/true")
-    unit = tmp_path / "bullpen-0123abcd.service"
+    unit, up = tmp_path / "bullpen-0123abcd.service", tmp_path / "bullpen-0123abcd-up.service"
     odd = tmp_path / 'it\'s "odd" \\'
     unit.write_text(service.unit_text(python, odd, "/usr/bin:/my 100% bin"))
+    up.write_text(service.up_unit_text(python, odd, unit.name, "/usr/bin:/my 100% bin"))
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--user", unit],
+        ["systemd-analyze", "verify", "--user", unit, up],
         env={"XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=False,
     )
     # It complains of what it does not understand, line by line, and still succeeds.
-    complaints = [line for line in done.stderr.splitlines() if unit.name in line]
+    complaints = [line for line in done.stderr.splitlines() if "bullpen-0123abcd" in line]
     assert (done.returncode, complaints) == (0, [])
 
 
@@ -83,17 +100,19 @@ def test_b1_install_writes_the_unit_and_names_the_commands(
 ) -> None:
     home = create_home(tmp_path / "my home")
     monkeypatch.setattr(service, "SYSTEMD", tmp_path)  # where systemd runs
-    path, *commands = service.install(home, Path(sys.executable))
-    name = f"bullpen-{home.id[:8]}.service"
-    assert Path(path) == tmp_path / "person/.config/systemd/user" / name
+    (path, up), commands = service.install(home, Path(sys.executable))
+    name = f"bullpen-{home.id[:8]}"
+    units = tmp_path / "person/.config/systemd/user"
+    assert (path, up) == (units / f"{name}.service", units / f"{name}-up.service")
     assert commands[:2] == [
         "systemctl --user daemon-reload",
-        f"systemctl --user enable --now {name}",
+        f"systemctl --user enable --now {name}.service {name}-up.service",
     ]
-    text = Path(path).read_text()
-    assert text == service.unit_text(Path(sys.executable), home.root, os.environ["PATH"])
-    assert service.install(home, Path(sys.executable))[0] == path
-    assert [file.name for file in Path(path).parent.iterdir()] == [name]
+    python, search_path = Path(sys.executable), os.environ["PATH"]
+    assert path.read_text() == service.unit_text(python, home.root, search_path)
+    assert up.read_text() == service.up_unit_text(python, home.root, path.name, search_path)
+    assert service.install(home, Path(sys.executable))[0] == [path, up]
+    assert sorted(file.name for file in units.iterdir()) == [up.name, path.name]
 
 
 def test_b1_install_without_xdg_goes_to_config(
@@ -101,8 +120,8 @@ def test_b1_install_without_xdg_goes_to_config(
 ) -> None:
     home = create_home(tmp_path / "home")
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
-    path = service.install(home, Path(sys.executable))[0]
-    assert path.startswith(f"{tmp_path}/person/.config/systemd/user/bullpen-")
+    for path in service.install(home, Path(sys.executable))[0]:
+        assert str(path).startswith(f"{tmp_path}/person/.config/systemd/user/bullpen-")
 
 
 def test_b1_lingering(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from bullpen.cli import directors
 from bullpen.cli.directors import DirectorProblem, list_rows
-from bullpen.cli.start_component import start_component
 from bullpen.client.directors import admit_director, revoke_director
 from bullpen.client.hub import Hub
 from bullpen.directors.history import HistoryRow
@@ -55,14 +54,7 @@ def manager(pen: Pen) -> Iterator[RunningDirector]:
     goals = Goals(open={OPEN.id: OPEN}, history=(FAILED, DONE))
     memory = json.dumps({"memory": goals.model_dump(mode="json")})
     write_atomically(directory_of(pen.home, "lead") / FILE, memory)
-    start_component(
-        pen.home,
-        "lead",
-        "director-lead",
-        "bullpen.directors.supervise",
-        "lead",
-        find_pid=lambda pid: directors._find_child(pen.home, "lead", pid),
-    )
+    directors._supervisable(pen.home, "lead").start()
     try:
         yield director
     finally:

@@ -1,8 +1,6 @@
 """What `up` starts and `down` stops, and a director that crashes again and again."""
 
 import json
-import os
-import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +10,11 @@ import pytest
 
 from bullpen.cli import start_component
 from bullpen.cli.directors import find_running, start_director
-from bullpen.directors import supervise
-from bullpen.directors.supervise import wait_seconds
+from bullpen.component import supervise
+from bullpen.component.supervise import wait_seconds
 from bullpen.directors.token import load_token, token_file
 from bullpen.home.paths import Home
-from bullpen.home.supervised import find_supervisor
+from bullpen.home.supervised import Supervised, find_supervisor
 from tests.commands import Ran
 from tests.directors.running import made_scheduler
 from tests.hub.http.http import ask
@@ -32,14 +30,26 @@ def test_waits_between_restarts_double_up_to_five_minutes() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("above", "text"),
+    [
+        (Supervised(1, "", child=2), ""),
+        (Supervised(1, "", child=2, ending="ended with code 1"), "ended with code 1 · starting"),
+        (Supervised(1, "", ending="ended", again_at=105.0), "ended · again in 5 s"),
+        (Supervised(1, "", ending="ended", again_at=95.0), "ended · again in 0 s"),
+    ],
+)
+def test_what_a_supervisor_says(above: Supervised, text: str) -> None:
+    assert above.text(100.0) == text
+
+
 @pytest.mark.parametrize(("code", "is_crash"), [("os.kill(os.getpid(), 9)", True), ("1/0", False)])
 def test_who_is_killed_before_anybody_saw_it_serve_has_crashed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, is_crash: bool
 ) -> None:
     words = [sys.executable, "-S", "-c", f"import os; {code}"]
     monkeypatch.setattr(supervise, "module_command", lambda *_: words)
-    (tmp_path / "directors" / "x").mkdir(parents=True)
-    assert supervise.Supervisor(Home(tmp_path), "x")._live()[1] == is_crash
+    assert supervise.Supervisor(Home(tmp_path), tmp_path, "x")._live().has_served == is_crash
 
 
 @pytest.fixture
@@ -188,15 +198,42 @@ def test_h6_what_they_print_as_json(pen: Pen) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.storm
-def test_a_supervisor_that_is_killed_leaves_its_director_at_work(pen: Pen) -> None:
+def test_a_director_whose_supervisor_was_killed_gets_another_by_its_start(pen: Pen) -> None:
     with made_scheduler(pen, name="alone") as director:
-        supervisor, pid = find_supervisor(pen.home, "alone"), director.pid
-        assert supervisor is not None
-        os.kill(supervisor.pid, signal.SIGKILL)
-        wait_until(lambda: not alive(supervisor.pid))
+        first, pid = find_supervisor(pen.home, "alone"), director.pid
+        assert first is not None
+        kill(first.pid)
         assert director.pid == pid
         assert director.cli("director", "start", "alone").out == "alone runs already\n"
+        above = find_supervisor(pen.home, "alone")
+        assert above is not None
+        assert (above.child, above.pid != first.pid, director.pid) == (pid, True, pid)
+        director.kill()
+
+        def is_back() -> bool:
+            running = find_running(pen.home, "alone")
+            return running is not None and running.pid != pid
+
+        wait_until(is_back)
+        again = find_supervisor(pen.home, "alone")
+        assert again is not None
+        assert (again.pid, again.restarts, again.ending) == (above.pid, 1, "its process has ended")
+
+
+@pytest.mark.slow
+@pytest.mark.storm
+@pytest.mark.parametrize("words", [("director", "stop", "alone"), ("shutdown", "--directors")])
+def test_a_director_with_its_second_supervisor_is_stopped(pen: Pen, words: tuple[str, ...]) -> None:
+    with made_scheduler(pen, name="alone") as director:
+        first, pid = find_supervisor(pen.home, "alone"), director.pid
+        assert first is not None
+        kill(first.pid)
+        assert director.cli("up", "alone").out == "director alone: runs already\n"
+        above = find_supervisor(pen.home, "alone")
+        assert above is not None
+        assert director.cli(*words).code == 0
+        wait_until(lambda: not alive(above.pid) and not alive(pid))
+        assert find_running(pen.home, "alone") is None
 
 
 @pytest.fixture

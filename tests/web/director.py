@@ -28,8 +28,13 @@ def said_of_itself(text: str) -> dict[str, Any]:
         "/status": status,
         "/tasks": {"tasks": [task], "problems": [trouble]},
         "/agents": {"agents": [{"name": text}], "last_poll": 1.0},
-        "/schedule": {"schedule": [{"name": text, "next_runs": [4e9]}]},
+        "/schedule": {"schedule": [entry_that_says(text)]},
     }
+
+
+def entry_that_says(text: str) -> dict[str, Any]:
+    last = {"id": "x", "state": text, "reason": text, "completed_at": 1.0, "task_id": text}
+    return {"name": text, "cron": text, "timezone": text, "next_runs": [4e9], "last": last}
 
 
 class Server(socketserver.ThreadingUnixStreamServer):

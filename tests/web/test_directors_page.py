@@ -1,14 +1,18 @@
 """Directors in the view: how each stands, what it holds, and what it says of a crash (V3, V4)."""
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
+from bullpen.cli.directors import find_running
 from bullpen.home.paths import HUB
 from bullpen.hub.agents.tokens import hash_of, new_token
 from tests.directors.running import made_scheduler
 from tests.hub.http.http import ask
+from tests.processes import kill
+from tests.waiting import wait_until
 from tests.web.director import director_that_says, said_of_itself
 from tests.web.page import made_view
 from tests.web.running import RunningView
@@ -26,11 +30,57 @@ def test_v3_directors_are_shown_with_their_own_words_and_one_that_is_silent_with
         assert (loud["says"]["type"], loud["says"]["last_poll"]) == ("hello", 1.0)
         assert [task["title"] for task in loud["says"]["tasks"]] == ["hello"]
         assert loud["says"]["next_runs"] == [{"at": 4e9, "name": "hello"}]
+        (entry,) = loud["says"]["schedule"]
+        assert (entry["name"], entry["last"]["state"], entry["running"]) == ("hello", "hello", None)
         assert (resting["name"], resting["state"], resting["says"]) == ("resting", "stopped", None)
     with director_that_says(served.pen, "quiet", {}):
         quiet, _ = served.ask("GET", "/api/directors").json
         assert (quiet["name"], quiet["state"], quiet["says"]) == ("quiet", "idle", None)
     (served.pen.home.directors / "resting.yaml").unlink()
+
+
+@pytest.mark.slow
+def test_v3_an_entry_of_a_schedule_is_run_now_and_its_result_is_shown(served: RunningView) -> None:
+    entry = {"name": "tidy", "cron": "@daily", "prompt": "x", "role": "nobody"}
+    with made_scheduler(served.pen, entry) as director:
+
+        def run(name: str, entry: str) -> tuple[int, dict[str, Any]]:
+            answer = served.ask("POST", f"/api/directors/{name}/schedule/{entry}/run")
+            return answer.status, answer.json
+
+        wait_until(lambda: served.ask("GET", "/api/directors").json[0]["says"] is not None)
+        status, answer = run("nightly", "tidy")
+        assert status == 202
+        assert [one["id"] for one in director.ask("GET", "/tasks")["tasks"]] == [answer["id"]]
+        assert run("nobody", "tidy")[0] == 404
+        for wrong in (
+            "tidier",
+            "..",
+            "tidy%3F",
+            "..%2F..%2Fshutdown%3F",
+        ):  # no other path is reached
+            assert run("nightly", wrong)[0] in (404, 405), wrong
+        kill(director.pid)
+        assert run("nightly", "tidy")[0] == 503
+        wait_until(lambda: find_running(served.pen.home, "nightly") is not None)
+    (served.pen.home.directors / "nightly.yaml").unlink()
+
+
+@pytest.mark.storm
+def test_v4_a_schedule_is_run_by_its_button() -> None:
+    entry = {"name": "tidy", "cron": "@daily", "prompt": "x", "role": "nobody", "timeout": "1s"}
+    with (
+        made_scene() as scene,
+        made_view(scene) as view,
+        made_scheduler(scene.pen, entry),
+        view.page() as page,
+    ):
+        page.goto("/directors/nightly")
+        row = page.locator("[aria-label='Schedule'] .row")
+        expect(row).to_contain_text("has not run yet")
+        row.get_by_role("button", name="Run now: tidy").click()
+        expect(page.locator(".toast")).to_contain_text("tidy runs")
+        expect(row).to_contain_text("no agent was free")
 
 
 @pytest.mark.storm

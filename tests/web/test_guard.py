@@ -18,7 +18,7 @@ def all_routes(view: InsideView) -> list[tuple[str, str]]:
             continue
         assert isinstance(route, Route)
         path = route.path.replace("{name:path}", "x.js").replace("{rest:path}", "")
-        for part in ("name", "agent", "id"):
+        for part in ("name", "agent", "entry", "id"):
             path = path.replace(f"{{{part}}}", "7")
         found += [(method, path) for method in sorted((route.methods or set()) - {"HEAD"})]
     return found
@@ -39,6 +39,7 @@ def test_v3_the_view_has_the_routes_that_it_should_have(view: InsideView) -> Non
         ("GET", "/api/agents"),
         ("GET", "/api/start"),
         ("GET", "/api/directors"),
+        ("POST", "/api/directors/7/schedule/7/run"),
         ("GET", "/api/tree"),
         ("POST", "/api/task"),
         ("GET", "/api/task/7"),

@@ -2,17 +2,19 @@
 
 import json
 import os
+import re
 import socket
 from pathlib import Path
 
 import pytest
 
 from bullpen.component.config import load_config
+from bullpen.home.supervised import find_above
 from bullpen.home.yamlfile import parse
 from bullpen.web.config import STARTER, WebConfig, check_web_document
 from bullpen.web.qr import qr_text
 from tests.hub.pen import Pen, made_pen
-from tests.processes import alive
+from tests.processes import alive, kill
 from tests.waiting import wait_until
 
 
@@ -80,6 +82,48 @@ def test_v2_the_page_is_opened_in_a_browser_that_is_not_told_the_token(pen: Pen)
     assert f"log in: {login}\n" in pen.cli("web", "open", **without).out
     answer = json.loads(pen.cli("web", "open", "--json", **without).out)
     assert answer == {"url": first["url"], "opened": False}
+
+
+@pytest.mark.slow
+def test_v1_a_view_that_was_killed_comes_back(pen: Pen) -> None:
+    assert pen.cli("web", "start").code == 0
+    first = shown(pen)["pid"]
+    wait_until(lambda: "web" in pen.cli("components").out)
+    kill(first)
+    wait_until(lambda: shown(pen).get("pid", first) != first)
+    above = find_above(pen.root / "web")
+    assert above is not None
+    assert (above.restarts, above.ending) == (1, "ended by signal 9")
+    assert pen.cli("web", "stop").code == 0
+    assert not alive(above.pid)
+
+
+@pytest.mark.slow
+@pytest.mark.storm
+def test_v1_a_view_that_cannot_come_back_is_said_to_wait_and_started_at_once(pen: Pen) -> None:
+    assert pen.cli("web", "start").code == 0
+    first = shown(pen)["pid"]
+    wait_until(lambda: "web" in pen.cli("components").out)
+    file = pen.root / "web" / "config.yaml"
+    right = file.read_text()
+    file.write_text("port: nonsense\n")
+    kill(first)
+
+    def waits() -> bool:
+        above = find_above(pen.root / "web")
+        return above is not None and above.child == 0 and above.restarts > 2
+
+    wait_until(waits)
+    rows = json.loads(pen.cli("components", "--json").out)["components"]
+    view = next(one for one in rows if one["type"] == "view")
+    assert view["health"] == "unreachable"
+    assert re.fullmatch(r"ended with code \d · (again in .+|starting)", view["problem"])
+    refused = pen.cli("web", "start")
+    assert "config.yaml:1" in refused.err
+    file.write_text(right)
+    assert pen.cli("web", "start").code == 0
+    assert pen.cli("kill", "--all").code == 0
+    assert find_above(pen.root / "web") is None
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from bullpen.component.watcher import Key, Picture, WatchedComponent, due, polle
 from bullpen.errors import BullpenError
 from bullpen.home.hub_file import HubFile, read_hub_file
 from bullpen.home.paths import HUB, Home
+from bullpen.home.supervised import find_above
 from bullpen.model.agent_shown import AgentWithUsage
 from bullpen.model.component import Component
 from bullpen.model.state import Errored, State
@@ -35,7 +36,7 @@ Address = tuple[Key, int]
 @dataclass(frozen=True)
 class ComponentHealth:
     """One of them. `state` is the last that is known, None if nothing is; `problem` is what it last
-    said of itself."""
+    said of itself, or what its supervisor says of its end."""
 
     type: str
     name: str
@@ -109,7 +110,16 @@ class HomeComponents:
     def _registered(self, one: Component) -> KnownComponent:
         port = urlsplit(one.url).port or 0
         last = self._named(one.kind, one.name, port, one.version, one.state)
-        return KnownComponent(last, one.problem, "served" if one.gone_at is None else "dead")
+        if one.gone_at is None:
+            return KnownComponent(last, one.problem, "served")
+        return KnownComponent(last, self._find_ending(one) or one.problem, "dead")
+
+    def _find_ending(self, dead: Component) -> str:
+        """Of one that is started again."""
+        home = self._home
+        directory = home.directors / dead.name if dead.kind == "director" else home.root / "web"
+        above = find_above(directory) if dead.kind in ("director", "view") else None
+        return above.text(time.time()) if above is not None else ""
 
     def _told_agents(self, file: HubFile, agents: Iterable[AgentWithUsage]) -> list[KnownComponent]:
         """Those whose ports the hub serves, and those that it cannot serve."""

@@ -21,7 +21,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.home.agent_files import claimed_ports
 from bullpen.home.paths import Home
 from bullpen.home.settings import Settings
-from bullpen.home.supervised import find_supervisor
+from bullpen.home.supervised import list_supervisors
 from bullpen.text import seconds_text
 
 HUB_SECONDS = 2.0
@@ -129,13 +129,12 @@ def own_components(home: Home) -> list[OwnComponent]:
 
 
 def component_processes(home: Home) -> list[processes.Process]:
-    """The components of this home, for `kill`: those that would start directors again, those that
+    """The components of this home, for `kill`: those that would start others again, those that
     are registered, and those that listen at a socket of the home."""
     registered = processes.registered(home)
     above = [
-        processes.Process("component", path.parent.name, found.pid, found.start_time)
-        for path in home.directors.glob("*/supervisor.json")
-        if (found := find_supervisor(home, path.parent.name)) is not None
+        processes.Process("component", directory.name, found.pid, found.start_time)
+        for directory, found in list_supervisors(home)
     ]
     own = {
         one.pid: processes.Process("component", one.name, one.pid, one.start_time)

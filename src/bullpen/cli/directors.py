@@ -5,20 +5,16 @@ its socket in the home.
 """
 
 import contextlib
-import fcntl
 import os
-import signal
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 import click
 
-from bullpen.cli.components import OwnComponent, ask_to_leave, own_components
-from bullpen.cli.start_component import start_component
+from bullpen.cli.components import OwnComponent, own_components
+from bullpen.cli.supervised import Supervisable
 from bullpen.cli.tasks import agents as task_agents
-from bullpen.client import processes
 from bullpen.client.call import Call
 from bullpen.client.directors import admit_director, revoke_director
 from bullpen.client.hub import Hub
@@ -28,10 +24,9 @@ from bullpen.directors import calls, token
 from bullpen.directors import config as configs
 from bullpen.directors.memory import directory_of
 from bullpen.errors import BullpenError, Kind
-from bullpen.files import make_directory
 from bullpen.home.agent_files import list_agent_files, load_agent_file
 from bullpen.home.paths import Home, current_home
-from bullpen.home.supervised import find_supervisor
+from bullpen.home.supervised import find_above, find_supervisor
 from bullpen.home.yamlfile import read
 from bullpen.model.director import GONE
 from bullpen.suggest import did_you_mean
@@ -39,10 +34,7 @@ from bullpen.text import seconds_text
 
 T = TypeVar("T")
 
-LEAVE_SECONDS = 30.0
-ALONE_SECONDS = 120.0  # longer than a start takes at most
 GOAL_TYPE = "claude"
-LOOK_AGAIN_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -96,8 +88,12 @@ def start_director(home: Home, name: str) -> int | None:
     if os.environ.get("BULLPEN_ACTOR"):
         raise BullpenError("an agent may not start a director", kind=Kind.DENIED)
     _, config = configs.load_director(home, name)
-    with _alone(home, name):
-        if _lives(home, name):
+    supervisable = _supervisable(home, name)
+    with supervisable.alone():  # each start makes a token of its own, and who fails revokes it
+        if (running := find_running(home, name)) is not None:
+            supervisable.supervise(running.pid)
+            return None
+        if supervisable.find_above() is not None:
             return None
         if not answers(home):
             start_hub(home, os.environ)
@@ -105,14 +101,7 @@ def start_director(home: Home, name: str) -> int | None:
         _start_leading_agent(hub, config.leading_agent(name))
         hub.do(admit_director(name, token.make_token(home, name)))
         try:
-            return start_component(
-                home,
-                name,
-                f"director-{name}",
-                "bullpen.directors.supervise",
-                name,
-                find_pid=lambda pid: _find_child(home, name, pid),
-            )
+            return supervisable.start()
         except BaseException:
             if not _lives(home, name):
                 _revoke(home, name)
@@ -141,44 +130,15 @@ def _start_leading_agent(hub: Hub, leading: tuple[str, str] | None) -> None:
         )
 
 
-@contextlib.contextmanager
-def _alone(home: Home, name: str) -> Iterator[None]:
-    """Be the only command that starts or stops it: each start makes a token of its own, and who
-    fails revokes it."""
-    make_directory(directory_of(home, name), 0o700)
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-    descriptor = os.open(directory_of(home, name) / "start.lock", flags, 0o600)
-    deadline = time.monotonic() + ALONE_SECONDS
-    try:
-        while not _is_locked(descriptor):
-            if time.monotonic() > deadline:
-                raise BullpenError(
-                    f"another command is starting or stopping {name}",
-                    hint="bullpen director list",
-                    kind=Kind.CONFLICT,
-                )
-            time.sleep(LOOK_AGAIN_SECONDS)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _is_locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _supervisable(home: Home, name: str) -> Supervisable:
+    directory = directory_of(home, name)
+    return Supervisable(
+        home, name, directory, f"director-{name}", "bullpen.directors.process", (name,)
+    )
 
 
 def _lives(home: Home, name: str) -> bool:
     return find_running(home, name) is not None or find_supervisor(home, name) is not None
-
-
-def _find_child(home: Home, name: str, pid: int) -> int:
-    """The process of the director below that supervisor; 0: not yet."""
-    supervisor = find_supervisor(home, name)
-    return supervisor.child if supervisor is not None and supervisor.pid == pid else 0
 
 
 def stop_director(home: Home, name: str) -> bool:
@@ -186,16 +146,11 @@ def stop_director(home: Home, name: str) -> bool:
     was_started = _lives(home, name) or token.token_file(home, name).exists()
     if not was_started and name not in configs.list_directors(home):
         raise _unknown(home, name)
-    with _alone(home, name):
-        running, supervisor = find_running(home, name), find_supervisor(home, name)
-        if running is not None:
-            ask_to_leave(running.socket, running.type, name, timeout=0, force=True)
-        if supervisor is not None:  # it waits, or was about to start the next one
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(supervisor.pid, signal.SIGTERM)
-            processes.is_gone_within(supervisor.pid, supervisor.start_time, LEAVE_SECONDS)
+    supervisable = _supervisable(home, name)
+    with supervisable.alone():
+        was_running = supervisable.stop(find_running(home, name))
         _revoke(home, name)
-    return running is not None or supervisor is not None
+    return was_running
 
 
 def _revoke(home: Home, name: str) -> None:
@@ -216,8 +171,8 @@ def list_rows(home: Home) -> list[DirectorRow]:
     """All that have a file, run or were started and not stopped, by name."""
     running = {one.name: one for one in own_components(home) if one.type == "director"}
     started = {path.parent.name for path in home.directors.glob("*/token")}
-    above = {path.parent.name for path in home.directors.glob("*/supervisor.json")}
-    supervised = {name for name in above if find_supervisor(home, name) is not None}
+    files = home.directors.glob("*/supervisor.json")
+    supervised = {file.parent.name for file in files if find_above(file.parent) is not None}
     names = {*configs.list_directors(home), *running, *supervised, *started}
     return [_row(home, name, running.get(name)) for name in sorted(names)]
 

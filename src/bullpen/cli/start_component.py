@@ -1,7 +1,7 @@
 """Starts the process of a view or a director, and waits until it serves.
 
-Called by `web`, `director` and `up`. What the process writes before it serves is the error of the
-command that started it.
+Called by `cli/supervised`. What the process writes before it serves is the error of the command
+that started it.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from bullpen import proc
 from bullpen.component import ask
@@ -33,21 +34,8 @@ def start_component(
 ) -> int:
     """Start it in a session of its own, and wait until it serves; its pid. `noun` is what messages
     call it; `find_pid` tells who serves from who was started."""
-    errors = home.logs / f"{errors_name}-error.log"
-    descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-    env = {name: value for name, value in os.environ.items() if not name.startswith("BULLPEN_")}
-    try:
-        process = subprocess.Popen(
-            module_command(module, str(home.root), *words),
-            env=proc.with_absolute_path({**env, "BULLPEN_DIR": str(home.root)}),
-            cwd=home.root,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=descriptor,
-            start_new_session=True,
-        )
-    finally:
-        os.close(descriptor)
+    errors = _error_file(home, errors_name)
+    process = spawn_component(home, errors_name, module, *words)
     deadline = time.monotonic() + START_SECONDS
     try:
         while not _is_ready(home, noun, find_pid(process.pid)):
@@ -64,6 +52,31 @@ def start_component(
     except BaseException:  # Ctrl-C, too: who was told that it did not start has nothing that runs
         _end(process)
         raise
+
+
+def spawn_component(
+    home: Home, errors_name: str, module: str, *words: str
+) -> "subprocess.Popen[bytes]":
+    """Start it, and wait for nothing."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+    descriptor = os.open(_error_file(home, errors_name), flags, 0o600)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("BULLPEN_")}
+    try:
+        return subprocess.Popen(
+            module_command(module, str(home.root), *words),
+            env=proc.with_absolute_path({**env, "BULLPEN_DIR": str(home.root)}),
+            cwd=home.root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=descriptor,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+
+
+def _error_file(home: Home, errors_name: str) -> Path:
+    return home.logs / f"{errors_name}-error.log"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -5,8 +5,8 @@ Called by `web`, `up` and `down`.
 
 import os
 
-from bullpen.cli.components import OwnComponent, ask_to_leave, own_components
-from bullpen.cli.start_component import start_component
+from bullpen.cli.components import OwnComponent, own_components
+from bullpen.cli.supervised import Supervisable
 from bullpen.client.start import answers, start_hub
 from bullpen.errors import BullpenError, Kind
 from bullpen.home.paths import Home
@@ -24,19 +24,27 @@ def refuse_agent() -> None:
 
 
 def start_view(home: Home) -> bool:
-    """Start it, with a hub; False: it runs already."""
+    """Start it, with a hub; False: it runs already. One that waits for its next start after a crash
+    is started now."""
     refuse_agent()
-    if find_view(home) is not None:
-        return False
-    if not answers(home):
-        start_hub(home, os.environ)
-    start_component(home, "the view", "web", "bullpen.web.view")
+    view = _supervisable(home)
+    with view.alone():
+        if (running := find_view(home)) is not None:
+            view.supervise(running.pid)
+            return False
+        view.stop(None)
+        if not answers(home):
+            start_hub(home, os.environ)
+        view.start()
     return True
 
 
 def stop_view(home: Home) -> bool:
     """Stop it; False: it does not run."""
-    running = find_view(home)
-    if running is not None:
-        ask_to_leave(running.socket, running.type, running.name, timeout=0, force=True)
-    return running is not None
+    view = _supervisable(home)
+    with view.alone():
+        return view.stop(find_view(home))
+
+
+def _supervisable(home: Home) -> Supervisable:
+    return Supervisable(home, "the view", home.root / "web", "web", "bullpen.web.view")

@@ -27,6 +27,7 @@ from bullpen.hot.own_python import module_command
 from bullpen.text import seconds_text
 
 START_SECONDS = 60.0
+BOOT_SECONDS = 300.0  # a machine that boots is busy
 STATUS_SECONDS = 5.0
 LOOK_AGAIN_SECONDS = 0.02
 PASSED_ON = re.compile(r"BULLPEN_(PORT|[A-Z0-9]+_BIN)")
@@ -85,6 +86,19 @@ def start_hub(home: Home, env: Mapping[str, str]) -> None:
                 hint=answer.hint or f"its log: {home.logs / 'hub.log'}",
                 kind=Kind(answer.error),
             )
+
+
+def wait_for_hub(home: Home, seconds: float = BOOT_SECONDS) -> None:
+    """Until a hub answers that somebody else starts."""
+    deadline = time.monotonic() + seconds
+    while not _wait(home, deadline):
+        if time.monotonic() > deadline:
+            raise BullpenError(
+                f"no hub serves {home.root} after {seconds_text(seconds)}",
+                hint="bullpen hub start",
+                kind=Kind.UNAVAILABLE,
+            )
+        time.sleep(LOOK_AGAIN_SECONDS)
 
 
 @contextlib.contextmanager

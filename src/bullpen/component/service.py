@@ -1,11 +1,14 @@
-"""The systemd user unit that restarts a hub, and whether it goes on after a log-out.
+"""The systemd user units of a home, one that restarts the hub and one that starts directors and the
+view after a boot; and whether they go on after a log-out.
 
 Called by `bullpen hub install-service`, `doctor` and the command that starts a hub first. Writes
-one file and runs nothing: it returns the commands, for a person to run.
+two files and runs nothing: it returns the commands, for a person to run.
 """
 
+import itertools
 import os
 import pwd
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -24,34 +27,53 @@ Lingering = Literal["on", "off", "no systemd"]
 
 
 def unit_text(python: Path, home: Path, search_path: str = "") -> str:
-    """The unit. `search_path` is the PATH that agents' programs are found in."""
+    """The hub's unit. `search_path` is the PATH that agents' programs are found in."""
+    words = ("hub", "start", "--foreground")
+    about = "# Agents outlive the hub: only the hub itself is signalled."
+    return _unit(
+        (f"Description=Bullpen hub ({_described(home)})",),
+        _service(python, home, search_path, words, about),
+        ("Restart=on-failure", "RestartSec=1"),
+    )
+
+
+def up_unit_text(python: Path, home: Path, hub_unit: str, search_path: str = "") -> str:
+    """The unit of what says `autostart: true`. Apart from the hub's, which begins anew whenever a
+    hub has crashed: that must not bring back what a person has stopped."""
+    about = "# Directors and the view outlive the command that starts them."
+    return _unit(
+        (
+            f"Description=Bullpen directors and view ({_described(home)})",
+            f"Wants={hub_unit}",
+            f"After={hub_unit}",
+        ),
+        ("Type=oneshot", "RemainAfterExit=yes"),
+        _service(python, home, search_path, ("up", "--after-boot"), about),
+    )
+
+
+def _unit(unit: Sequence[str], *service: Sequence[str]) -> str:
+    install = ("[Install]", "WantedBy=default.target", "")
+    lines = itertools.chain.from_iterable(service)
+    return "\n".join(("[Unit]", *unit, "", "[Service]", *lines, "", *install))
+
+
+def _service(
+    python: Path, home: Path, search_path: str, words: Sequence[str], about: str
+) -> Sequence[str]:
     if any(char in str(python) for char in "\"'\\"):
         raise _impossible(str(python))  # systemd allows them in all words but the first
-    words = module_command("bullpen", "hub", "start", "--foreground", python=str(python))
-    command = " ".join(_quoted(word) for word in words)
+    command = " ".join(map(_quoted, module_command("bullpen", *words, python=str(python))))
     # systemd replaces $NAME in the words, of the program's own name too, where `$$` does not
     # help (Python finds its environment by that name); the colon turns it off (244 or newer).
     prefix = ":" if "$" in command else ""
     environment = {"BULLPEN_DIR": str(home), **({"PATH": search_path} if search_path else {})}
-    lines = [f"Environment={_quoted(f'{name}={value}')}" for name, value in environment.items()]
-    return "\n".join(
-        [
-            "[Unit]",
-            f"Description=Bullpen hub ({_checked(str(home)).replace('%', '%%')})",
-            "",
-            "[Service]",
-            f"ExecStart={prefix}{command}",
-            f"WorkingDirectory={TRUSTED_DIRECTORY}",
-            *lines,
-            "# Agents outlive the hub: only the hub itself is signalled.",
-            "KillMode=process",
-            "Restart=on-failure",
-            "RestartSec=1",
-            "",
-            "[Install]",
-            "WantedBy=default.target",
-            "",
-        ]
+    return (
+        f"ExecStart={prefix}{command}",
+        f"WorkingDirectory={TRUSTED_DIRECTORY}",
+        *(f"Environment={_quoted(f'{name}={value}')}" for name, value in environment.items()),
+        about,
+        "KillMode=process",
     )
 
 
@@ -60,16 +82,31 @@ def unit_name(home: Home) -> str:
     return f"bullpen-{home.id[:ID_CHARACTERS]}.service"
 
 
-def install(home: Home, python: Path, directory: Path | None = None) -> list[str]:
-    """Write the unit; returns its path and, after it, the commands that put it to work."""
-    text = unit_text(python, home.root, proc.absolute_entries(os.environ.get("PATH", "")))
-    path = (directory or _user_units()) / unit_name(home)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text)
-    commands = ["systemctl --user daemon-reload", f"systemctl --user enable --now {path.name}"]
+def up_unit_name(home: Home) -> str:
+    """That of what comes after the hub."""
+    return f"bullpen-{home.id[:ID_CHARACTERS]}-up.service"
+
+
+def install(
+    home: Home, python: Path, directory: Path | None = None
+) -> tuple[list[Path], list[str]]:
+    """Write the units; returns their paths and the commands that put them to work."""
+    search_path = proc.absolute_entries(os.environ.get("PATH", ""))
+    texts = {
+        unit_name(home): unit_text(python, home.root, search_path),
+        up_unit_name(home): up_unit_text(python, home.root, unit_name(home), search_path),
+    }
+    paths = [(directory or _user_units()) / name for name in texts]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, texts[path.name])
+    commands = [
+        "systemctl --user daemon-reload",
+        f"systemctl --user enable --now {' '.join(texts)}",
+    ]
     if lingering() == "off":
         commands.append(ENABLE_LINGER)
-    return [str(path), *commands]
+    return paths, commands
 
 
 def lingering(systemd: Path = SYSTEMD, linger: Path = LINGER) -> Lingering:
@@ -95,6 +132,10 @@ def _quoted(word: str) -> str:
         return word
     escaped = _checked(word).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
+
+
+def _described(home: Path) -> str:
+    return _checked(str(home)).replace("%", "%%")
 
 
 def _checked(text: str) -> str:

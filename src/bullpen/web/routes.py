@@ -1,7 +1,8 @@
 """The routes of the view: the page, the log-in, and below `/api` what `web/mirror` lists.
 
 Called by `web/view`. Parses requests, asks the hub, passes on what it says. Who may ask is decided
-by `web/guard` before. Nothing here connects to anything but the hub of this home.
+by `web/guard` before. Nothing here connects to anything but the hub of this home, and by
+`web/directors` to the sockets of its directors.
 """
 
 import json
@@ -37,6 +38,8 @@ from bullpen.web.terminal import PageTerminal
 
 Handler = Callable[[Request], Awaitable[Response]]
 
+RUN_ENTRY = "/api/directors/{name}/schedule/{entry}/run"
+
 
 class ViewRoutes:
     """The routes of one view."""
@@ -62,6 +65,7 @@ class ViewRoutes:
                 Route("/api/hub", self._get_hub),
                 Route("/api/start", self._get_first_load),
                 Route("/api/directors", self._list_directors),
+                Route(RUN_ENTRY, self._run_entry, methods=["POST"]),
                 Route("/api/discovered", self._list_discovered),
                 Route("/api/task", self._give_task, methods=["POST"]),
                 Route("/api/task/{id}", self._get_task),
@@ -143,6 +147,10 @@ class ViewRoutes:
 
     async def _list_directors(self, _: Request) -> Response:
         return JSONResponse(await self._directors.list())
+
+    async def _run_entry(self, request: Request) -> Response:
+        parts = request.path_params
+        return JSONResponse(await self._directors.run_entry(parts["name"], parts["entry"]), 202)
 
     async def _list_discovered(self, _: Request) -> Response:
         return JSONResponse(await self._discovered.look())

@@ -94,11 +94,12 @@ def logs(follow: bool, lines: int, as_json: bool) -> None:
 
 @command.command("install-service")
 def install_service() -> None:
-    """Write a systemd user unit that starts the hub when you log in."""
+    """Write systemd user units: the hub, and what says `autostart: true`, start when you log in."""
     from bullpen.component import service
 
-    path, *commands = service.install(current_home(), Path(sys.executable))
-    output.write(f"Written: {output.printable(path)}")
+    paths, commands = service.install(current_home(), Path(sys.executable))
+    for path in paths:
+        output.write(f"Written: {output.printable(str(path))}")
     for command_line in commands:
         output.write(f"Next:    {output.printable(command_line)}")
 

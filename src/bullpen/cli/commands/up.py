@@ -4,14 +4,20 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.configured import Configured, list_configured, pick
+from bullpen.client.start import wait_for_hub
 from bullpen.errors import BullpenError, Kind
 from bullpen.home.paths import current_home
 
 
 @click.command()
 @click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option(
+    "--after-boot",
+    is_flag=True,
+    help="Wait for the hub, and leave agents to it: for the unit of `hub install-service`.",
+)
 @output.json_option
-def command(names: tuple[str, ...], as_json: bool) -> None:
+def command(names: tuple[str, ...], after_boot: bool, as_json: bool) -> None:
     """Start agents, directors and the view whose files say `autostart: true`.
 
     With names, those, whatever their files say. Who runs already goes on. Exit code 1 if one could
@@ -19,6 +25,9 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
     """
     home = current_home()
     everything = list_configured(home)
+    if after_boot:
+        wait_for_hub(home)
+        everything = [one for one in everything if one.kind != "agent"]
     chosen = pick(everything, names) if names else [one for one in everything if one.autostart]
     results = [(one, *_start(one)) for one in chosen]
     if as_json:

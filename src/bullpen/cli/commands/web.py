@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ from bullpen.cli.view import find_view, refuse_agent, start_view, stop_view
 from bullpen.client.start import answers, start_hub
 from bullpen.errors import BullpenError, Kind
 from bullpen.home.paths import Home, current_home
+from bullpen.home.supervised import find_above
 
 if TYPE_CHECKING:
     from bullpen.web.config import WebConfig
@@ -127,10 +129,12 @@ def _show(home: Home, as_json: bool, qr: bool) -> None:
     config = load_web_config(home)
     running = find_view(home)
     if running is None:
-        if not as_json:
-            output.write("the view is not running · bullpen web start")
-        else:
+        if as_json:
             output.write_json({"running": False})
+        elif (above := find_above(web_directory(home))) is not None:
+            output.write(f"the view {above.text(time.time())}")
+        else:
+            output.write("the view is not running · bullpen web start")
         raise click.exceptions.Exit(DOWN)
     address = _address(config)
     own = own_files(config, home)

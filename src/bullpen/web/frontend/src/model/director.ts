@@ -1,5 +1,5 @@
 // How a director stands, in the words of a person. Pure.
-import type { Director } from './nouns.ts'
+import type { Director, ScheduledEntry } from './nouns.ts'
 import type { Look } from './states.ts'
 import { many, span } from './text.ts'
 
@@ -25,6 +25,19 @@ export function directorDetail(director: Director): string {
   const parts = [problem, restarts > 0 ? many(restarts, 'restart') : '']
   if (!problem && says) parts.push(says.tasks.length ? `holds ${many(says.tasks.length, 'task')}` : '')
   return parts.filter(Boolean).join(' · ')
+}
+
+/** What came of the last run of an entry. */
+export function lastRun({ last, running }: ScheduledEntry): string {
+  const now = running?.length ? 'runs now' : ''
+  const before = last ? [last.state, last.reason].filter(Boolean).join(': ') : now ? '' : 'has not run yet'
+  return [now, before && now ? `before: ${before}` : before].filter(Boolean).join(' · ')
+}
+
+/** How that looks. */
+export function lastLook({ last, running }: ScheduledEntry): Look {
+  if (running?.length) return 'work'
+  return !last ? 'idle' : last.state === 'completed' ? 'done' : last.state === 'failed' ? 'bad' : 'wait'
 }
 
 /** What one of its tasks is called: types of directors say it by different names. */

@@ -190,6 +190,13 @@ export interface Component {
 
 export interface JournalEntry { time: number; level: string; message: string; [field: string]: unknown }
 export interface Trouble { about: string; reason: string; hint: string; failures: number; at: number; wait_seconds: number; is_given_up: boolean }
+export interface ScheduledEntry {
+  name: string
+  cron: string | null
+  timezone: string | null
+  last: { state: string; reason: string | null; completed_at: number | null; task_id?: string | null } | null
+  running: string[] | null
+}
 export interface Director {
   name: string
   state: 'starting' | 'idle' | 'working' | 'draining' | 'error' | 'running' | 'restarting' | 'gone' | 'stopped'
@@ -208,6 +215,7 @@ export interface Director {
     agents: Record<string, unknown>[]
     last_poll: number | null
     next_runs: { at: number; name: string }[]
+    schedule: ScheduledEntry[]
   } | null
 }
 

@@ -1,19 +1,21 @@
 // Directors: what brings work in by itself, how each stands, what it holds, what comes next.
 import type { ComponentChildren } from 'preact'
-import { directorLook, directorState, taskTitle, webAddress } from '../model/director.ts'
-import type { Director, JournalEntry, Trouble } from '../model/nouns.ts'
+import { useState } from 'preact/hooks'
+import { directorLook, directorState, lastLook, lastRun, taskTitle, webAddress } from '../model/director.ts'
+import type { Director, JournalEntry, ScheduledEntry, Trouble } from '../model/nouns.ts'
 import type { Look } from '../model/states.ts'
-import { clock, many, span } from '../model/text.ts'
-import { path } from '../live/http.ts'
+import { clock, literal, many, span } from '../model/text.ts'
+import { path, post } from '../live/http.ts'
 import { useWorld } from '../live/store.ts'
 import { DirectorRow, useDirectors } from '../parts/directors.tsx'
 import { Icon, StateIcon } from '../parts/icons.tsx'
 import { Ago, Empty, Literal, Problem } from '../parts/text.tsx'
+import { say, sayRefused } from '../parts/toasts.tsx'
 
 const LEVELS: Record<string, Look> = { error: 'bad', warn: 'wait' }
 
 export function Directors({ name }: { name: string | null }) {
-  const { value, error } = useDirectors()
+  const { value, error, reload } = useDirectors()
   if (error) return <div class="wide"><h1 class="unseen">Directors</h1><Problem error={error} /></div>
   if (!value) return <Empty title="Asking…" />
   if (!value.length) {
@@ -26,12 +28,12 @@ export function Directors({ name }: { name: string | null }) {
         <h1 class="h">Directors <b class="badge">{value.length}</b></h1>
         <div class="card rows">{value.map(one => <DirectorRow key={one.name} director={one} isOpen={one === open} />)}</div>
       </section>
-      {open ? <One director={open} isNamed={name !== null} /> : <div class="card"><Empty title="No director is called so"><a href="/directors">All directors</a></Empty></div>}
+      {open ? <One director={open} isNamed={name !== null} onChange={reload} /> : <div class="card"><Empty title="No director is called so"><a href="/directors">All directors</a></Empty></div>}
     </div>
   )
 }
 
-function One({ director, isNamed }: { director: Director; isNamed: boolean }) {
+function One({ director, isNamed, onChange }: { director: Director; isNamed: boolean; onChange: () => void }) {
   const { name, says, problem, restarts, since, state } = director
   const isLive = useWorld(world => world.link.is === 'live')
   const look = directorLook(director)
@@ -66,6 +68,9 @@ function One({ director, isNamed }: { director: Director; isNamed: boolean }) {
           <ul class="news pad-y">{says.next_runs.map(run => <li key={`${run.name}${run.at}`}><span class="idle"><StateIcon look="wait" size={13} /></span><span><b><Literal text={run.name} /></b> in {span(run.at - Date.now() / 1000)}</span><time class="dim small">{clock(run.at)}</time></li>)}</ul>
         </Part>
       )}
+      {says && says.schedule.length > 0 && (
+        <Part title="Schedule" count={says.schedule.length}>{says.schedule.map(one => <Scheduled key={one.name} director={name} entry={one} onRun={onChange} />)}</Part>
+      )}
       {says && says.log.length > 0 && (
         <Part title="Journal" count={null}>
           <ul class="news pad-y">{[...says.log].reverse().map((entry, at) => <Entry key={at} entry={entry} />)}</ul>
@@ -94,6 +99,32 @@ function Held({ trouble }: { trouble: Trouble }) {
       <span class={`state ${look}`}><StateIcon look={look} /></span>
       <span class="anywhere">{trouble.about && <><b><Literal text={trouble.about} /></b> </>}<Literal text={trouble.reason} />{trouble.hint && <span class="dim"> · <Literal text={trouble.hint} /></span>}</span>
       <span class="fig">{next}</span>
+    </div>
+  )
+}
+
+function Scheduled({ director, entry, onRun }: { director: string; entry: ScheduledEntry; onRun: () => void }) {
+  const [isAsking, setAsking] = useState(false)
+  const isLive = useWorld(world => world.link.is === 'live')
+  const look = lastLook(entry)
+  const at = entry.last?.completed_at ?? null
+  const run = async () => {
+    setAsking(true)
+    try {
+      await post(`/directors${path(director)}/schedule${path(entry.name)}/run`)
+      say(`${entry.name} runs as soon as an agent is free`)
+      onRun()
+    } catch (error) {
+      sayRefused(error)
+    } finally {
+      setAsking(false)
+    }
+  }
+  return (
+    <div class="row tall">
+      <span class={`state ${look}`}><StateIcon look={look} /></span>
+      <span class="anywhere"><b><Literal text={entry.name} /></b> {entry.cron && <code><Literal text={entry.cron} /></code>} <span class="what"><Literal text={entry.timezone ?? ''} /> · <Literal text={lastRun(entry)} />{at !== null && <> (<Ago at={at} />)</>}</span></span>
+      <span class="fig">{entry.last?.task_id && <a href={`/tasks${path(entry.last.task_id)}`}>task</a>} <button class="btn" disabled={!isLive || isAsking} aria-label={`Run now: ${literal(entry.name)}`} onClick={() => void run()}>Run now</button></span>
     </div>
   )
 }

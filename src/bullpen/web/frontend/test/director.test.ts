@@ -1,0 +1,23 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { lastLook, lastRun } from '../src/model/director.ts'
+import type { ScheduledEntry } from '../src/model/nouns.ts'
+
+const entry: ScheduledEntry = { name: 'tidy', cron: '@daily', timezone: 'UTC', last: null, running: [] }
+const failed = { state: 'failed', reason: 'no wings', completed_at: 1 }
+
+test('the last run of an entry', () => {
+  const cases: [Partial<ScheduledEntry>, string, string][] = [
+    [{}, 'has not run yet', 'idle'],
+    [{ running: null }, 'has not run yet', 'idle'],
+    [{ running: ['x'] }, 'runs now', 'work'],
+    [{ last: failed }, 'failed: no wings', 'bad'],
+    [{ last: failed, running: ['x'] }, 'runs now · before: failed: no wings', 'work'],
+    [{ last: { state: 'completed', reason: null, completed_at: 1 } }, 'completed', 'done'],
+    [{ last: { state: 'skipped', reason: 'overlap', completed_at: 1 } }, 'skipped: overlap', 'wait'],
+  ]
+  for (const [change, text, look] of cases) {
+    assert.equal(lastRun({ ...entry, ...change }), text)
+    assert.equal(lastLook({ ...entry, ...change }), look)
+  }
+})
