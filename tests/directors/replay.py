@@ -14,6 +14,7 @@ import os
 import signal
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -21,6 +22,9 @@ from bullpen.directors.loop import Loop
 
 KILLED = 77
 MOST_ROUNDS = 200
+MOST_DEATHS = 10_000
+
+Mine = Callable[[Loop[Any, Any, Any, Any]], None]  # makes the process die somewhere
 
 
 class World(Protocol):
@@ -62,6 +66,21 @@ def killed(
             yield name, picture
 
 
+def killed_always(world: World, directory: Path) -> tuple[object, int]:
+    """The world after everything has happened, and every process of the director was killed after
+    its first action, in turns before and after what came of it was written; and how many were."""
+    directory.mkdir(parents=True)
+    world.make(directory)
+    deaths = 0
+    for change in (None, *world.changes):
+        if change is not None:
+            change(directory)
+        while _run(world, directory, partial(_die_after_action, is_written=deaths % 2 == 0)):
+            deaths += 1
+            assert deaths < MOST_DEATHS, "the director does not come to rest"
+    return world.picture(directory), deaths
+
+
 def _replay(
     world: World, directory: Path, at: int | None, steps: Sequence[int]
 ) -> tuple[object, bool]:
@@ -72,27 +91,27 @@ def _replay(
         if change is not None:
             change(directory)
         for step in steps if number == at else ():
-            if _run(world, directory, step) == KILLED:
+            if _run(world, directory, partial(_mine, step=step)) == KILLED:
                 was_hit = True
         assert _run(world, directory, None) == 0
     return world.picture(directory), was_hit
 
 
-def _run(world: World, directory: Path, step: int | None) -> int:
+def _run(world: World, directory: Path, mine: Mine | None) -> int:
     """One process of the director, from its start until there is nothing to do."""
     pid = os.fork()
     if pid == 0:
-        _live(world, directory, step)
+        _live(world, directory, mine)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     assert code in (0, KILLED), f"the director ended with {code}"
     return code
 
 
-def _live(world: World, directory: Path, step: int | None) -> NoReturn:
+def _live(world: World, directory: Path, mine: Mine | None) -> NoReturn:
     code = 1
     try:
         signal.alarm(120)
-        asyncio.run(_work(world, directory, step))
+        asyncio.run(_work(world, directory, mine))
         code = 0
     except BaseException:  # noqa: BLE001 - of a process that is not the test's
         traceback.print_exc()
@@ -100,10 +119,10 @@ def _live(world: World, directory: Path, step: int | None) -> NoReturn:
         os._exit(code)
 
 
-async def _work(world: World, directory: Path, step: int | None) -> None:
+async def _work(world: World, directory: Path, mine: Mine | None) -> None:
     loop = world.loop(directory)
-    if step is not None:
-        _mine(loop, step)
+    if mine is not None:
+        mine(loop)
     for _ in range(MOST_ROUNDS):
         if world.is_quiet(loop, await loop.step()):
             return
@@ -137,3 +156,26 @@ def _mine(loop: Loop[Any, Any, Any, Any], step: int) -> None:
     loop._file.save = saving  # type: ignore[method-assign]
     rules: Any = loop.rules
     rules.act, rules.resume = around(rules.act), around(rules.resume)
+
+
+def _die_after_action(loop: Loop[Any, Any, Any, Any], is_written: bool) -> None:
+    """Let the process die after its first action, done or failed; `is_written`: when that is on
+    disk, else before."""
+    rules: Any = loop.rules
+    act, keep = rules.act, loop._keep
+
+    async def act_and_die(action: Any) -> Any:
+        try:
+            return await act(action)
+        finally:
+            if not is_written:
+                os._exit(KILLED)
+            loop._keep = keep_and_die  # type: ignore[method-assign]
+
+    async def keep_and_die(**changes: Any) -> None:
+        try:
+            await keep(**changes)
+        finally:
+            os._exit(KILLED)
+
+    rules.act = act_and_die

@@ -1,31 +1,28 @@
 """A scheduler as a real process, with a real hub and agents that work (D1, D8)."""
 
 import asyncio
-import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bullpen.client import AsyncHub
-from bullpen.client.directors import admit_director, revoke_director
+from bullpen.client.directors import revoke_director
 from bullpen.client.hub import Hub
 from bullpen.component import ask as component_ask
 from bullpen.directors import process
-from bullpen.directors.loop import Loop, checkpoint_type
-from bullpen.directors.memory import MemoryFile
+from bullpen.directors.loop import Loop
 from bullpen.directors.scheduler import rules
 from bullpen.directors.scheduler.config import Entry
 from bullpen.directors.scheduler.ledger import GiveTask, SchedulerAction
 from bullpen.directors.scheduler.rules import SchedulerRules
-from bullpen.directors.token import load_token, make_token, token_file
+from bullpen.directors.token import make_token, token_file
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
-from bullpen.home.paths import Home
 from tests.directors import replay
+from tests.directors.hub_world import BEGIN, HubWorld
 from tests.directors.running import RunningDirector, made_scheduler
 from tests.hub.http.http import ask
 from tests.hub.pen import Pen, made_pen
@@ -192,63 +189,6 @@ def test_d8_without_its_token_a_director_does_not_start(pen: Pen) -> None:
 
 # ── killed at every step, against a real hub ──
 
-BEGIN = 1_800_000_000.0  # a whole hour
-
-
-class HubWorld:
-    """An hourly entry; nobody takes its tasks. Two hours pass, then a person cancels the task."""
-
-    def __init__(self, pen: Pen, changes: int = 3) -> None:
-        self.pen = pen
-        hourly = {"name": "tidy", "cron": "0 * * * *", "prompt": "Tidy.", "role": "nobody"}
-        self.entry = Entry.model_validate({**hourly, "overlap": "queue", "timeout": "9h"})
-        self.changes: Sequence[Callable[[Path], None]] = (
-            lambda directory: self._set(directory, BEGIN + 1),
-            lambda directory: self._set(directory, BEGIN + 3601),
-            self._cancel,
-        )[:changes]
-
-    def _name(self, directory: Path) -> str:
-        return "w" + hashlib.sha256(str(directory).encode()).hexdigest()[:12]
-
-    def _set(self, directory: Path, now: float) -> None:
-        (directory / "clock").write_text(str(now))
-
-    def _cancel(self, directory: Path) -> None:
-        for task in self._tasks(directory):
-            if task["state"] == "queued":
-                self.pen.client().post("task", task["task_id"], "cancel")
-
-    def _tasks(self, directory: Path) -> list[dict[str, Any]]:
-        name = self._name(directory)
-        rows = self.pen.client().get("history", limit=100)["items"]
-        return [row for row in rows if row["director"] == name]
-
-    def make(self, directory: Path) -> None:
-        self._set(directory, BEGIN - 60)
-        name = self._name(directory)
-        Hub(self.pen.home).do(admit_director(name, make_token(self.pen.home, name)))
-
-    def loop(self, directory: Path) -> Loop[Any, Any, Any, Any]:
-        name, entry = self._name(directory), self.entry
-
-        def now() -> float:
-            return float((directory / "clock").read_text())
-
-        hub = AsyncHub(Home(self.pen.root), token=load_token(self.pen.home, name), start=False)
-        own = SchedulerRules(name, hub, lambda: ({"tidy": entry}, {"tidy": "UTC"}), now)
-        file: MemoryFile[Any, Any] = MemoryFile(directory / "memory.json", checkpoint_type(own))
-        return Loop(own, file, tell=print, now=now)
-
-    def is_quiet(self, loop: Loop[Any, Any, Any, Any], tried: int) -> bool:
-        return tried == 0 and not loop.troubles
-
-    def picture(self, directory: Path) -> object:
-        ledger = self.loop(directory).memory
-        tasks = [(task["state"], task["prompt"]) for task in self._tasks(directory)]
-        rows = [(row.id, row.state) for row in ledger.history]
-        return tasks, rows, [one.id for one in ledger.pending], list(ledger.given)
-
 
 class AbsentWorld(HubWorld):
     """The entry is for an agent that does not run, and waits ten minutes for it."""
@@ -256,14 +196,12 @@ class AbsentWorld(HubWorld):
     def __init__(self, pen: Pen) -> None:
         super().__init__(pen)
         fields = {"name": "tidy", "cron": "0 * * * *", "prompt": "Tidy.", "agent": "absent"}
-        self.entry = Entry.model_validate({**fields, "timeout": "10m"})
-        self.entries = {"tidy": self.entry}
+        self.entries = {"tidy": Entry.model_validate({**fields, "timeout": "10m"})}
 
     def begin(self, directory: Path) -> Loop[Any, Any, Any, Any]:
         """A director that has tried to give the task at its time."""
         self.make(directory)
         loop = self.loop(directory)
-        loop.rules._schedule = lambda: (self.entries, dict.fromkeys(self.entries, "UTC"))
         asyncio.run(loop.step())
         self.step(directory, loop, BEGIN + 1)
         return loop
@@ -300,7 +238,9 @@ def test_d1_a_task_whose_answer_was_lost_is_found_after_its_time(
     pen: Pen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = AbsentWorld(pen)
-    world.entries = {"tidy": world.entry.model_copy(update={"agent": None, "role": "nobody"})}
+    world.entries = {
+        "tidy": world.entries["tidy"].model_copy(update={"agent": None, "role": "nobody"})
+    }
     act = SchedulerRules.act
 
     async def lose_answer(self: SchedulerRules, action: SchedulerAction) -> str:
