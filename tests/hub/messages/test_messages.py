@@ -29,8 +29,16 @@ pytestmark = pytest.mark.slow
 
 ID = r"m-[0-9a-f]{12}"
 AT = r"(?:\d{4}-\d\d-\d\d )?\d\d:\d\d"  # with the day, if it was midnight meanwhile
-# Says each line that it is given, as Python writes it.
-SAYS = "import sys\nfor line in sys.stdin: print('GOT', ascii(line), flush=True)\nprint('END')"
+# Says each line that it is given, as Python writes it. Without echo: the terminal writes that of
+# the next line into the middle of a long answer (2 of 150 times).
+SAYS = """
+import sys, termios
+mode = termios.tcgetattr(0)
+mode[3] &= ~termios.ECHO
+termios.tcsetattr(0, termios.TCSANOW, mode)
+for line in sys.stdin: print('GOT', ascii(line), flush=True)
+print('END')
+"""
 HOSTILE = "\x1b[2J\x1b]0;mine\x07 \x9b31m \u202egnp.exe \u2028 \r \x00"[:-1] + "\x7f\ttail"
 
 
