@@ -1,5 +1,6 @@
 """The terminal in the page: read-only until taken over, a slow page, a hub that is killed (V7)."""
 
+import contextlib
 import json
 import time
 from typing import Any
@@ -41,7 +42,8 @@ class Page:
             self.screen += message
             self.total += len(message)
             if ack:
-                self.say(ack=len(message))
+                with contextlib.suppress(ConnectionClosed):  # there may be more to read
+                    self.say(ack=len(message))
             return True
         self.told.append(json.loads(message))
         if "resync" in self.told[-1]:
