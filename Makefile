@@ -8,6 +8,8 @@ PY := $(VENV)/bin/python
 PYTEST_FLAGS ?=
 # What failed is run once more, alone, before it fails the run; empty: it fails at once.
 LOOK ?= --second-look
+# Both tiers of `make test` are one run: how many tests may fail once is counted over both.
+export FLAKY_RUN := $(shell date +%s.%N)
 
 FRONTEND := src/bullpen/web/frontend
 PAGE := src/bullpen/web/static/index.html

@@ -52,7 +52,7 @@ def test_what_fails_once_does_not_fail_the_run_and_is_told(
     assert "1 passed, 1 flaky" in found.stdout.splitlines()[-1]
     assert (tmp_path / "runs").read_text() == "xx"
     log = (tmp_path / ".flaky.log").read_text()
-    assert log.startswith("==== test_sample.py::test_one\n")
+    assert log.startswith("==== test_sample.py::test_one (run ")
     assert "the first words" in log
 
 
@@ -76,6 +76,21 @@ def test_more_than_five_failures_are_no_accident(tmp_path: Path, number: int, co
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("same_run", "code"), [(True, 1), (False, 0)])
+def test_failures_are_counted_over_both_tiers_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: bool, code: int
+) -> None:
+    three = "@pytest.mark.parametrize('number', range(3))\ndef test_one(number):\n"
+    fails_first = f"{three}    assert run() >= 3\n"
+    monkeypatch.setenv("FLAKY_RUN", "1")
+    assert ran(tmp_path, fails_first, "--second-look").returncode == 0
+    (tmp_path / "runs").unlink()
+    monkeypatch.setenv("FLAKY_RUN", "1" if same_run else "2")
+    fails_first = fails_first.replace("test_one", "test_two")
+    assert ran(tmp_path, fails_first, "--second-look").returncode == code
+
+
+@pytest.mark.slow
 def test_without_the_option_nothing_is_looked_at_twice(tmp_path: Path) -> None:
     assert ran(tmp_path, ONE.format(fails=[0])).returncode == 1
     assert (tmp_path / "runs").read_text() == "x"
@@ -86,3 +101,14 @@ def test_without_the_option_nothing_is_looked_at_twice(tmp_path: Path) -> None:
 def test_a_run_that_was_broken_off_is_not_looked_at(tmp_path: Path) -> None:
     """A module that does not load is no test that failed."""
     assert ran(tmp_path, "import nothing_there", "--second-look").returncode == 2
+
+
+def test_make_names_each_run_and_all_its_tiers_alike() -> None:
+    def names() -> list[str]:
+        rule = "show: ; @echo $$FLAKY_RUN; sleep 0.01; echo $$FLAKY_RUN"
+        words = ["make", "--silent", f"--eval={rule}", "show"]
+        return subprocess.check_output(words, cwd=CLONE, text=True, timeout=60).split()
+
+    first, second = names(), names()
+    assert len(first) == 2
+    assert first[0] == first[1] != second[0]
