@@ -36,6 +36,7 @@ STARTERS = {
     "client/start.py": "our Python, by its path",
     "worktrees/pool.py": "our Python, by its path",
     "cli/commands/hub.py": "our Python, by its path",
+    "cli/commands/fleet.py": "from the scripts of our Python, or by `find_program`",
     "cli/start_component.py": "our Python, by its path",
     "component/supervise.py": "our Python, by its path",
     "hot/hook.py": "our Python, by its path",

