@@ -15,6 +15,7 @@ from bullpen.client import (
     changes,
     components,
     events,
+    fleet,
     landings,
     messages,
     pods,
@@ -49,17 +50,21 @@ class Row:
     says_who: bool = False
 
     def request(
-        self, place: Mapping[str, str], query: Mapping[str, str], body: Mapping[str, Any], who: str
+        self,
+        path_values: Mapping[str, str],
+        query: Mapping[str, str],
+        body: Mapping[str, Any],
+        who: str,
     ) -> Request:
         """The request to the hub. Pure."""
-        asked = copy(self.call(**place))
-        asked.query = {name: query[name] for name in (*self.query, self.waits) if name in query}
+        call = copy(self.call(**path_values))
+        call.query = {name: query[name] for name in (*self.query, self.waits) if name in query}
         if self.waits in query:
-            asked.wait_seconds = _seconds(self.waits, query[self.waits])
+            call.wait_seconds = _seconds(self.waits, query[self.waits])
         if self.has_body:
-            once = {name: value for name, value in (asked.body or {}).items() if name in ONCE}
-            asked.body = {**once, **body, **({"name": who} if self.says_who and who else {})}
-        return asked
+            once = {name: value for name, value in (call.body or {}).items() if name in ONCE}
+            call.body = {**once, **body, **({"name": who} if self.says_who and who else {})}
+        return call
 
 
 def _get(path: str, call: Callable[..., Request], *query: str, waits: str = "") -> Row:
@@ -101,6 +106,7 @@ TABLE = (
     _get("/events", events.list_events, "after", "before", "limit", "agent"),
     _get("/timeline", events.get_timeline, "since_seconds"),
     _get("/components", components.list_components),
+    _get("/fleet", fleet.get_fleet),
     _get("/projects", tasks.list_project_files),
     _get("/tasks", tasks.list_tasks),
     _get("/agents/{agent}/tasks", tasks.list_tasks),

@@ -7,6 +7,7 @@ import { useWorld } from '../live/store.ts'
 import { Components } from '../parts/components.tsx'
 import { DirectorsCard } from '../parts/directors.tsx'
 import { AgentList, NeedsYou } from '../parts/list.tsx'
+import { Machines } from '../parts/machines.tsx'
 import { LandingRow } from '../parts/landing.tsx'
 import { StateIcon } from '../parts/icons.tsx'
 import { Empty, Literal } from '../parts/text.tsx'
@@ -20,7 +21,7 @@ export function Overview() {
       <h1 class="unseen">Overview</h1>
       <NeedsYou />
       <AgentList open="" />
-      <div class="side stack"><ToLand /><DirectorsCard /><News /><Costs /><Components /></div>
+      <div class="side stack"><ToLand /><DirectorsCard /><Machines /><News /><Costs /><Components /></div>
     </div>
   )
 }
