@@ -182,6 +182,15 @@ class Team:
     def role(self, name: str, **fields: Any) -> None:
         self.pen.role(name, **{**self.habits.role, **fields})
 
+    def boss(self, **fields: Any) -> str:
+        """A role with a persona; its name."""
+        directory = self.pen.root / "roles" / "boss"
+        directory.mkdir()
+        role = {"name": "boss", "instructions": "Write little.", **self.habits.role, **fields}
+        (directory / "role.yaml").write_text(json.dumps(role))
+        (directory / "CLAUDE.md").write_text("# You lead the herons.\n")
+        return "boss"
+
     def run(self, role: str = "worker", name: str = "amy", **fields: Any) -> Agent:
         self.pen.run(role=role, name=name, words=[], cwd=str(self.claude.work), **fields)
         return Agent(self, name)

@@ -35,21 +35,11 @@ def test_e3_a_prompt_that_begins_with_a_dash_is_a_prompt(both: Team) -> None:
     amy.wait_said("taken as it is")
 
 
-def boss(team: Team, **fields: object) -> str:
-    """A role with a persona."""
-    directory = team.pen.root / "roles" / "boss"
-    directory.mkdir()
-    role = {"name": "boss", "instructions": "Write little.", **fields}
-    (directory / "role.yaml").write_text(json.dumps(role))
-    (directory / "CLAUDE.md").write_text("# You lead the herons.\n")
-    return "boss"
-
-
 def test_e3_w9_restart_goes_on_with_the_conversation_the_persona_and_the_repositorys_texts(
     team: Team,
 ) -> None:
     (team.claude.work / "CLAUDE.md").write_text("Think of cranes.\n")
-    amy = team.run(boss(team), prompt="Remember the word heron. [[say noted]]")
+    amy = team.run(team.boss(), prompt="Remember the word heron. [[say noted]]")
     amy.wait_said("noted")
     first = team.claude.model.turns[-1].body
     before = amy.conversation
@@ -290,7 +280,7 @@ def test_r1_what_a_role_says_reaches_the_model(team: Team, tmp_path: Path) -> No
 @pytest.mark.storm
 def test_w9_a_persona_reaches_the_model_and_is_not_in_the_tree(team: Team) -> None:
     make_repo(team.claude.work)
-    amy = team.run(boss(team, worktree={"enabled": True}), prompt="[[say noted]]")
+    amy = team.run(team.boss(worktree={"enabled": True}), prompt="[[say noted]]")
     amy.wait_said("noted")
     system = json.dumps(team.claude.model.turns[-1].body["system"])
     assert system.index("You lead the herons.") < system.index("Write little.")

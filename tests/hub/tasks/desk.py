@@ -17,8 +17,7 @@ from typing import Any
 from bullpen.errors import BullpenError
 from bullpen.files import write_atomically
 from tests.commands import Ran
-from tests.engines.cli import Claude
-from tests.engines.programs import install, made_claude
+from tests.engines.programs import Program, install, made_claude
 from tests.hub.pen import Pen, made_pen
 from tests.waiting import wait_until
 
@@ -29,10 +28,10 @@ SECONDS = 60.0
 class Desk:
     """See the module."""
 
-    def __init__(self, pen: Pen, claude: Claude) -> None:
+    def __init__(self, pen: Pen, claude: Program, engine: str = "claude") -> None:
         self.pen = pen
-        self.claude = claude
-        install(pen, "claude", claude)
+        self.claude = claude  # whatever program it is
+        install(pen, engine, claude)
 
     @property
     def token(self) -> str:
