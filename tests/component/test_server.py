@@ -17,6 +17,7 @@ import pytest
 
 from bullpen.client import AsyncHub
 from bullpen.client.call import Call
+from bullpen.component import register as register_module
 from bullpen.component import server
 from bullpen.component.config import ComponentConfig
 from bullpen.component.journal import Journal
@@ -185,16 +186,49 @@ class RefusingHub(AsyncHub):
         raise BullpenError(self.refusals.pop(0), kind=Kind.CONFLICT)
 
 
+async def nothing() -> None:
+    pass
+
+
 def test_c1_a_register_that_refuses_again_and_again_is_told_of_once(pen: Pen) -> None:
     hub = RefusingHub(pen.home, start=False)
     hub.refusals = ["taken", "taken", "taken", "full", "taken"]
     registration = Registration(name="x", kind="view", url="http://127.0.0.1:1", pid=1, version="1")
     journal = Journal(logging.getLogger("test"))
-    register = Register(hub, lambda: registration, journal)
+    register = Register(hub, lambda: registration, journal, nothing)
     while hub.refusals:
         assert not asyncio.run(register._look())
     reasons = [entry.model_dump()["reason"] for entry in journal.entries()]
     assert reasons == ["taken", "full", "taken"]
+
+
+class ReturningHub(AsyncHub):
+    """Is away, then there, then away, then there."""
+
+    answers: list[bool]
+
+    async def do(self, call: Call[Any]) -> Any:
+        if call.method == "GET" and not self.answers.pop(0):
+            raise BullpenError("the hub is down", kind=Kind.UNAVAILABLE)
+        return []
+
+
+def test_c1_who_waits_for_the_hub_is_told_each_time_it_is_back(
+    pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(register_module, "LOOK_AGAIN_SECONDS", 0.0)
+    hub = ReturningHub(pen.home, start=False)
+    hub.answers = [False, True, True, False, False, True, True]
+    registration = Registration(name="x", kind="view", url="http://127.0.0.1:1", pid=1, version="1")
+    left: list[int] = []
+
+    async def returned() -> None:
+        left.append(len(hub.answers))
+
+    register = Register(hub, lambda: registration, Journal(logging.getLogger("test")), returned)
+    with pytest.raises(IndexError):  # no more answers
+        asyncio.run(register.run())
+    assert left == [5, 1]
 
 
 # ── stages ──
@@ -513,7 +547,9 @@ def test_c1_the_log_is_json_and_holds_no_token(sample: Sample, pen: Pen) -> None
 
 def test_x8_whoever_fills_the_port_does_not_keep_the_owner_out(tmp_path: Path) -> None:
     life = SimpleNamespace(journal=None)
-    component: Any = SimpleNamespace(life=life, name="x", kind="view", home=Home(tmp_path))
+    component: Any = SimpleNamespace(
+        life=life, name="x", kind="view", home=Home(tmp_path), hub_is_back=nothing
+    )
     owners, theirs = socket.socketpair()
     with listen(0) as listener, owners, theirs:
         hub = AsyncHub(Home(tmp_path), start=False)

@@ -67,9 +67,10 @@ class HubWorld:
             return float((directory / "clock").read_text())
 
         hub = AsyncHub(Home(self.pen.root), token=load_token(self.pen.home, name), start=False)
-        own = SchedulerRules(name, hub, self._schedule, now)
+        own = SchedulerRules(name, hub, self._schedule, lambda: loop.refusals, now)
         file: MemoryFile[Any, Any] = MemoryFile(directory / "memory.json", checkpoint_type(own))
-        return Loop(own, file, tell=print, now=now)
+        loop: Loop[Any, Any, Any, Any] = Loop(own, file, tell=print, now=now)
+        return loop
 
     def _schedule(self) -> tuple[dict[str, Entry], dict[str, str]]:
         return self.entries, dict.fromkeys(self.entries, "UTC")

@@ -7,6 +7,7 @@ import pytest
 
 from bullpen.directors.scheduler.cron import (
     ALIASES,
+    NextRuns,
     check_cron,
     check_zone,
     last_occurrences,
@@ -136,3 +137,18 @@ def test_d1_a_clock_change_is_as_debian_cron_has_it(zone: str, begin: str) -> No
 def test_d1_a_year_is_as_debian_cron_has_it(zone: str) -> None:
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     compare(zone, begin, begin.replace(year=2027))
+
+
+def test_d1_next_runs_are_found_anew_only_when_the_first_has_passed() -> None:
+    runs, now = NextRuns(3), 1_800_000_000.0  # a whole hour
+    first = runs.of("0 * * * *", "UTC", now)
+    assert first == (now + 3600, now + 7200, now + 10800)
+    assert runs.of("0 * * * *", "UTC", now + 3599) is first
+    assert runs.of("0 * * * *", "UTC", now + 3600) == (now + 7200, now + 10800, now + 14400)
+    assert runs.of("0 * * * *", "UTC", now - 1) == (now, now + 3600, now + 7200)  # set back
+    again = runs.of("0 * * * *", "UTC", now)
+    runs.forget_others(())
+    assert (runs.of("0 * * * *", "UTC", now), runs.of("0 * * * *", "UTC", now) is again) == (
+        again,
+        False,
+    )

@@ -305,7 +305,7 @@ def replay(zone: str, seed: int, begin: datetime, end: datetime) -> None:
         of_entry = {id for id in simulation.rows if ledgers.name_of(id) == each.name}
         assert of_entry == expected, each.name
         assert all(
-            text == "completed" or text.startswith(("skipped: ", "timeout: no agent"))
+            text == "completed" or text.startswith(("skipped: ", "timeout: the run before it"))
             for id, text in simulation.rows.items()
             if id in expected
         )

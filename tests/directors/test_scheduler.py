@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import time
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -221,8 +223,68 @@ def test_d1_what_could_not_be_given_in_its_time_is_never_given(pen: Pen, tmp_pat
     world.step(tmp_path, loop, BEGIN + 300)
     assert (len(loop.memory.pending), world.rows(loop)) == (1, [])  # its time is not over
     world.step(tmp_path, loop, BEGIN + 700)
-    assert world.rows(loop) == [("timeout", "no agent was free within 10m")]
+    [(state, reason)] = world.rows(loop)
+    assert state == "timeout"
+    assert reason.startswith("it could not be given within 10m: no agent called absent")
     assert (loop.memory.pending, loop._checkpoint.intents, loop.troubles) == ((), {}, {})
+
+
+def test_d1_what_came_due_while_the_hub_was_away_says_so_or_is_given_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    with made_pen() as own:
+        own.start()
+        world = HubWorld(own)
+        world.entries = {"tidy": world.entries["tidy"].model_copy(update={"overlap": "allow"})}
+        world.make(tmp_path)
+        loop = world.loop(tmp_path)
+        asyncio.run(loop.step())
+        own.kill_hub()
+        moments = [*(BEGIN + 2.0**power for power in range(12)), BEGIN + 3601, BEGIN + 4096]
+        for moment in moments:
+            world._set(tmp_path, moment)
+            asyncio.run(loop.step())
+        assert set(loop.refusals.values()) == {"the hub is down"}
+        assert max(one.wait_seconds for one in loop.troubles.values()) == 900
+        short = world.entries["tidy"].model_copy(update={"timeout": timedelta(minutes=40)})
+        world.entries = {"tidy": short}
+        own.start()
+        asyncio.run(loop.step())
+        assert (world._tasks(tmp_path), loop.memory.history) == ([], ())  # they wait
+        asyncio.run(loop.hub_is_back())
+        asyncio.run(loop.step())
+        rows = [(row.id, row.state, row.reason) for row in loop.memory.history]
+        first, second = (f"tidy@2027-01-15T{hour:02}:00:00Z" for hour in (8, 9))
+        why = "it could not be given within 40m: the hub is down"
+        assert rows == [(first, "timeout", why)]
+        assert list(loop.memory.given) == [second]
+        assert len(world._tasks(tmp_path)) == 1
+
+
+def test_d1_a_scheduler_gives_what_waited_for_the_hub_as_soon_as_that_answers(pen: Pen) -> None:
+    now, id = time.time(), "tidy@2026-01-01T00:00:00Z"
+    pending = {"id": id, "name": "tidy", "due": now, "noted": now}
+    trouble = {"verdict": "later", "reason": "the hub is down", "at": now, "wait_seconds": 900}
+    checkpoint = {
+        "memory": {"pending": [pending]},
+        "troubles": {id: {**trouble, "failures": 9, "is_hub_away": True}},
+    }
+    directory = pen.home.directors / "late"
+    directory.mkdir(mode=0o700, parents=True)
+    (directory / "memory.json").write_text(json.dumps(checkpoint))
+    with made_scheduler(pen, TIDY, name="late") as director:
+        wait_until(lambda: director.ask("GET", "/tasks")["tasks"][0]["state"] == "given")
+        assert director.ask("GET", "/tasks")["problems"] == []
+
+
+def test_d1_what_waits_for_the_hub_says_so_in_the_list(tmp_path: Path) -> None:
+    with made_pen() as own:
+        own.start()
+        with made_scheduler(own, TIDY) as director:
+            own.kill_hub()
+            director.ask("POST", "/schedule/task/tidy/run")
+            wait_until(lambda: bool(director.ask("GET", "/schedule")["schedule"][0]["waits_for"]))
+            assert "waits: the hub is down" in director.cli("schedule", "list").out
 
 
 def test_d1_what_could_not_be_given_goes_with_its_entry(pen: Pen, tmp_path: Path) -> None:

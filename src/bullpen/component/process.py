@@ -72,6 +72,9 @@ class ComponentProcess:
     async def run(self) -> None:
         """Do its work, once it is prepared. Cancelled at the end."""
 
+    async def hub_is_back(self) -> None:
+        """The hub answers, for the first time or after it was away."""
+
     def current_task(self) -> CurrentTask | None:
         """What it works on."""
         return None

@@ -7,7 +7,7 @@ may have an empty register. Never starts a hub.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from bullpen.client import AsyncHub
@@ -24,14 +24,20 @@ T = TypeVar("T")
 
 
 class Register:
-    """Keeps one component registered, as `describe` says it is now. `hub` must not start one."""
+    """Keeps one component registered, as `describe` says it is now. `hub` must not start one.
+    `returned` is called when it answers for the first time, and when it was away."""
 
     def __init__(
-        self, hub: AsyncHub, describe: Callable[[], Registration], journal: Journal
+        self,
+        hub: AsyncHub,
+        describe: Callable[[], Registration],
+        journal: Journal,
+        returned: Callable[[], Awaitable[None]],
     ) -> None:
         self._hub = hub
         self._describe = describe
         self._journal = journal
+        self._returned = returned
         self._woken = asyncio.Event()
         self._is_registered = False
         self._refusal = ""
@@ -42,6 +48,8 @@ class Register:
             is_registered = await self._look()
             if is_registered != self._is_registered:
                 self._journal.note("info", "registered" if is_registered else "the hub is away")
+                if is_registered:
+                    await self._returned()
             self._is_registered = is_registered
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN_SECONDS):

@@ -121,7 +121,7 @@ class _Process:
         self._listener = listener
         self._owners = Listener(owners, {OWNERS_SOCKET: True}, is_owners=True)
         self._port: int = listener.getsockname()[1]
-        self._register = Register(hub, self._describe, self.life.journal)
+        self._register = Register(hub, self._describe, self.life.journal, component.hub_is_back)
 
     def _describe(self) -> Registration:
         component = self.component

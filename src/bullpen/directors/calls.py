@@ -1,7 +1,8 @@
 """Calls of directors' own routes, as values. No I/O.
 
-Run by `component/ask`, over the director's socket in the home, for `cli/directors` and
-`cli/commands/schedule`. What a director tells of its work has keys of its own beside these.
+Run by `component/ask`, over the director's socket in the home, for `cli/directors`,
+`cli/commands/schedule` and `web/directors`. What a director tells of its work has keys of its own
+beside these.
 """
 
 import uuid
@@ -89,6 +90,7 @@ class ScheduledEntry(Told):
     timezone: str
     next_runs: tuple[float, ...]
     last: LastRun | None
+    waits_for: str | None = None
 
 
 class Schedule(Value):

@@ -100,6 +100,10 @@ class Director(ComponentProcess, Generic[S, M, A, O]):
         async with self.hub:
             await self.loop.run()
 
+    async def hub_is_back(self) -> None:
+        with contextlib.suppress(OSError):  # a full disk: the loop says so
+            await self.loop.hub_is_back()
+
     @property
     def is_working(self) -> bool:
         """Whether it holds anything that is not over."""

@@ -63,6 +63,7 @@ class Trouble(Value):
     wait_seconds: float = 0.0  # from then on
     is_given_up: bool = False
     is_limit: bool = False  # before it is over nothing is asked, by no process
+    is_hub_away: bool = False  # tried as soon as it is back
 
     def remaining_seconds(self, now: float) -> float:
         """How long it is not tried yet. A clock that was set back costs no more than the wait."""
@@ -90,6 +91,7 @@ def judge(
         wait_seconds=max(wait, at_least),
         is_given_up=is_hopeless or (verdict is Verdict.AGAIN and failures >= give_up_after),
         is_limit=isinstance(error, LimitError),
+        is_hub_away=isinstance(error, BullpenError) and error.kind is Kind.UNAVAILABLE,
     )
 
 

@@ -107,9 +107,25 @@ class Loop(Generic[S, M, A, O]):
         """By subject; WHOLE: it cannot even look."""
         return self._checkpoint.troubles
 
+    @property
+    def refusals(self) -> dict[str, str]:
+        """Why a subject does not go on."""
+        return {subject: trouble.reason for subject, trouble in self.troubles.items()}
+
     def wake(self) -> None:
         """Look at the world soon: something has changed."""
         self._woken.set()
+
+    async def hub_is_back(self) -> None:
+        """Try at once what waits for the hub: the waits have grown while it was away."""
+        if not any(one.is_hub_away for one in self.troubles.values()):
+            return  # a look costs requests to others, too
+        troubles = {
+            subject: one.model_copy(update={"wait_seconds": 0.0}) if one.is_hub_away else one
+            for subject, one in self.troubles.items()
+        }
+        await self._keep(troubles=troubles)
+        self.wake()
 
     async def change(self, change: Callable[[M], M]) -> None:
         """Change the memory from outside, as a person's request does. On disk when this

@@ -53,11 +53,11 @@ def list_(director: str | None, as_json: bool) -> None:
     """List what is scheduled, when it comes next, and what came of it last."""
     counting = _counting(current_home(), director)
     name, running = counting.director, counting.running
-    last: dict[str, Any] = {}
+    scheduled: dict[str, calls.ScheduledEntry] = {}
     if running is not None:
         schedule = ask_director(running, calls.get_schedule()).schedule
-        last = {one.name: one.last.as_told() for one in schedule if one.last}
-    entries = [_shown(entry, 1, last.get(entry.name)) for entry in counting.entries.values()]
+        scheduled = {one.name: one for one in schedule}
+    entries = [_shown(entry, 1, scheduled.get(entry.name)) for entry in counting.entries.values()]
     if as_json:
         fields = {"director": name, "running": running is not None, "problem": counting.problem}
         output.write_json({**fields, "schedule": entries})
@@ -106,8 +106,8 @@ def add(
     home = current_home()
     _, file = _file(home, director)
     fields["workdir"] = directory_of(fields["workdir"], current_directory())
-    said = {key: value for key, value in fields.items() if value is not None}
-    entry = file.add({"name": name, "cron": cron, "prompt": prompt, **said, **_labels(labels)})
+    options = {key: value for key, value in fields.items() if value is not None}
+    entry = file.add({"name": name, "cron": cron, "prompt": prompt, **options, **_labels(labels)})
     shown = _shown(entry, 1, None)
     if as_json:
         output.write_json(shown)
@@ -210,8 +210,8 @@ def _counting(home: Home, director: str | None) -> _Counting:
     if not file.problem:
         return _Counting(name, running, file.entries, None)
     keys = Entry.key_names()
-    told = [one.as_told() for one in ask_director(running, calls.get_schedule()).schedule]
-    entries = [Entry.model_validate({k: one[k] for k in keys if k in one}) for one in told]
+    rows = [one.as_told() for one in ask_director(running, calls.get_schedule()).schedule]
+    entries = [Entry.model_validate({k: one[k] for k in keys if k in one}) for one in rows]
     return _Counting(name, running, {entry.name: entry for entry in entries}, file.problem)
 
 
@@ -279,13 +279,14 @@ def _next(entry: Entry, count: int) -> list[float]:
     return list(islice(occurrences(entry.cron, _zone(entry), now), count))
 
 
-def _shown(entry: Entry, count: int, last: Any) -> dict[str, Any]:
+def _shown(entry: Entry, count: int, running: calls.ScheduledEntry | None) -> dict[str, Any]:
     fields = entry.model_dump(mode="json", exclude_defaults=True)
     return {
         **fields,
         "timezone": _zone(entry),
         "next_runs": [_utc(due) for due in _next(entry, count)],
-        "last": last,
+        "last": running.last.as_told() if running and running.last else None,
+        "waits_for": running.waits_for if running else None,
     }
 
 
@@ -305,13 +306,20 @@ def _when(entry: Entry, runs: list[Any]) -> str:
 
 def _line(one: dict[str, Any]) -> tuple[str, ...]:
     labels = ",".join(f"{key}={value}" for key, value in one.get("labels", {}).items())
-    taker = one.get("agent") or " ".join(filter(None, (one.get("role"), labels))) or "anybody"
-    last = one["last"]
+    agent = one.get("agent") or " ".join(filter(None, (one.get("role"), labels))) or "anybody"
     entry = Entry.model_validate({key: one[key] for key in ("name", "cron", "prompt", "timezone")})
     return (
         one["name"],
         one["cron"],
         _when(entry, one["next_runs"]),
-        taker,
-        f"{last['state']}: {last['reason']}".removesuffix(": ") if last else "",
+        agent,
+        _came_of(one),
     )
+
+
+def _came_of(one: dict[str, Any]) -> str:
+    """Of the run that waits, or of the last."""
+    last = one["last"]
+    if one["waits_for"]:
+        return f"waits: {one['waits_for']}"
+    return f"{last['state']}: {last['reason']}".removesuffix(": ") if last else ""

@@ -6,7 +6,7 @@ twice runs once; what runs every hour or minute runs in both passes.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -156,11 +156,32 @@ def last_occurrences(cron: str, zone: str, until: float, count: int) -> list[flo
     """The last ones up to that time, oldest first."""
     fields = ALIASES.get(cron.strip().lower(), cron)
     moment = datetime.fromtimestamp(until, UTC).astimezone(_zone(zone)) + timedelta(seconds=1)
-    found = islice(CronSim(fields, moment, reverse=True), count)
-    return sorted({each.timestamp() for each in found})
+    moments = islice(CronSim(fields, moment, reverse=True), count)
+    return sorted({each.timestamp() for each in moments})
 
 
 @functools.lru_cache(1024)
 def next_occurrence(cron: str, zone: str, after: float) -> float | None:
     """The first of them; None: it never comes again."""
     return next(occurrences(cron, zone, after), None)
+
+
+class NextRuns:
+    """The next times of entries, found anew only when the first of them has passed: a schedule of
+    a thousand entries is looked at every few seconds."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._known: dict[tuple[str, str], tuple[float, tuple[float, ...]]] = {}
+
+    def of(self, cron: str, zone: str, now: float) -> tuple[float, ...]:
+        """So many after now, or as many as there are."""
+        found_at, runs = self._known.get((cron, zone), (now, ()))
+        if not runs or not found_at <= now < runs[0]:  # a clock may also have been set back
+            runs = tuple(islice(occurrences(cron, zone, now), self._count))
+            self._known[cron, zone] = now, runs
+        return runs
+
+    def forget_others(self, wanted: Collection[tuple[str, str]]) -> None:
+        """Those of entries that are no more."""
+        self._known = {key: each for key, each in self._known.items() if key in wanted}

@@ -18,7 +18,7 @@ from bullpen.directors.config import config_file
 from bullpen.directors.director import Director, Shown
 from bullpen.directors.history import HistoryRow
 from bullpen.directors.scheduler.config import STARTER, Entry, SchedulerConfig, entry_fields
-from bullpen.directors.scheduler.cron import next_occurrence
+from bullpen.directors.scheduler.cron import NextRuns
 from bullpen.directors.scheduler.file import ScheduleFile, no_entry
 from bullpen.directors.scheduler.ledger import Given, Ledger, Pending, SchedulerAction, extra_id
 from bullpen.directors.scheduler.plan import Snapshot
@@ -40,7 +40,10 @@ class Scheduler(Director[Snapshot, Ledger, SchedulerAction, str]):
         self.file = ScheduleFile(self.home, config_file(self.home, self.name))
         self._zone = local_zone()
         self._told = ""
-        return SchedulerRules(self.name, self.hub, self._schedule, time.time)
+        self._runs = NextRuns(NEXT_RUNS)
+        return SchedulerRules(
+            self.name, self.hub, self._schedule, lambda: self.loop.refusals, time.time
+        )
 
     def _schedule(self) -> tuple[Mapping[str, Entry], Mapping[str, str]]:
         """As the file says now, or said when it was right."""
@@ -64,7 +67,7 @@ class Scheduler(Director[Snapshot, Ledger, SchedulerAction, str]):
     # ── what is shown ──
 
     def tasks(self, memory: Ledger) -> Sequence[Shown]:
-        return [*map(_held, memory.given.values()), *map(_held, memory.pending)]
+        return [*map(_row_of, memory.given.values()), *map(_row_of, memory.pending)]
 
     def history(self, memory: Ledger) -> tuple[HistoryRow, ...]:
         return memory.history
@@ -92,10 +95,23 @@ class Scheduler(Director[Snapshot, Ledger, SchedulerAction, str]):
 
     def _shown(self) -> dict[str, Any]:
         entries, zones = self._schedule()
-        ledger = self.loop.memory
+        self._runs.forget_others({(one.cron, zones[name]) for name, one in entries.items()})
+        running = self.loop.memory.by_entry()
+        shown = [self._entry(one, zones[name], running) for name, one in entries.items()]
+        return {"schedule": shown, "problem": self.file.problem or None}
+
+    def _entry(
+        self, entry: Entry, zone: str, running: Mapping[str, Sequence[str]]
+    ) -> dict[str, Any]:
+        tracked = self.loop.memory.tracked.get(entry.name)
+        ids, troubles = running.get(entry.name, ()), self.loop.troubles
         return {
-            "schedule": [_entry(entry, zones[name], ledger) for name, entry in entries.items()],
-            "problem": self.file.problem or None,
+            **entry_fields(entry),
+            "timezone": zone,
+            "next_runs": self._runs.of(entry.cron, zone, time.time()),
+            "last": tracked.last.model_dump(mode="json") if tracked and tracked.last else None,
+            "running": [*ids],
+            "waits_for": next((troubles[id].reason for id in ids if id in troubles), None),
         }
 
     async def _put_schedule(self, request: Request) -> Response:
@@ -109,7 +125,8 @@ class Scheduler(Director[Snapshot, Ledger, SchedulerAction, str]):
     async def _add_entry(self, request: Request) -> Response:
         entry = self.file.add(parse_object(await request.body()))
         self.loop.wake()
-        return JSONResponse(_entry(entry, self.zone_of(entry), self.loop.memory), 201)
+        shown = self._entry(entry, self.zone_of(entry), self.loop.memory.by_entry())
+        return JSONResponse(shown, 201)
 
     async def _remove_entry(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -132,25 +149,7 @@ class Scheduler(Director[Snapshot, Ledger, SchedulerAction, str]):
         return JSONResponse({"id": id}, 202)
 
 
-def _entry(entry: Entry, zone: str, ledger: Ledger) -> dict[str, Any]:
-    now = time.time()
-    tracked = ledger.tracked.get(entry.name)
-    runs: list[float] = []
-    while len(runs) < NEXT_RUNS:
-        due = next_occurrence(entry.cron, zone, runs[-1] if runs else now)
-        if due is None:
-            break
-        runs.append(due)
-    return {
-        **entry_fields(entry),
-        "timezone": zone,
-        "next_runs": runs,
-        "last": tracked.last.model_dump(mode="json") if tracked and tracked.last else None,
-        "running": [one.id for one in ledger.of_entry(entry.name)],
-    }
-
-
-def _held(one: Pending | Given) -> dict[str, object]:
+def _row_of(one: Pending | Given) -> dict[str, object]:
     is_given = isinstance(one, Given)
     return {
         "id": one.id,

@@ -55,8 +55,8 @@ class ScheduleFile:
 
     def _find_mark(self) -> Mark | None:
         with contextlib.suppress(OSError):
-            found = self.path.stat()
-            return found.st_mtime_ns, found.st_ino, found.st_size
+            status = self.path.stat()
+            return status.st_mtime_ns, status.st_ino, status.st_size
         return None
 
     # ── changes ──

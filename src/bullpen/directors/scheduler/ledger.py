@@ -60,6 +60,14 @@ class Ledger(Value):
         both: list[Pending | Given] = [*self.pending, *self.given.values()]
         return [one for one in both if one.name == name]
 
+    def by_entry(self) -> dict[str, list[str]]:
+        """The ids of all occurrences that are not over, by entry."""
+        ids: dict[str, list[str]] = {}
+        both: list[Pending | Given] = [*self.pending, *self.given.values()]
+        for one in both:
+            ids.setdefault(one.name, []).append(one.id)
+        return ids
+
 
 # ── actions ──
 

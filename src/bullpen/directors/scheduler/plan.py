@@ -49,12 +49,13 @@ class TaskSeen:
 @dataclass(frozen=True)
 class Snapshot:
     """What a scheduler sees. `entries` by name, with their time zones; `tasks` by id: those of the
-    ledger, None while the hub is away."""
+    ledger, None while the hub is away. `refusals`: why an occurrence could not be given, by id."""
 
     now: float
     entries: Mapping[str, Entry]
     zones: Mapping[str, str]
     tasks: Mapping[str, TaskSeen] | None = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan(snapshot: Snapshot, ledger: Ledger) -> Sequence[SchedulerAction]:
@@ -195,11 +196,20 @@ def _give(snapshot: Snapshot, ledger: Ledger) -> Iterator[SchedulerAction]:
         if entry is None:
             continue
         if _is_out_of_time(one, snapshot):
-            row = _row(one, "timeout", _nobody(entry), snapshot.now)
+            row = _row(one, "timeout", _never_given(one, entry, snapshot), snapshot.now)
             yield Close(key=f"close {one.id}", subject=one.id, row=row)
         elif not (one.is_queued and one.name in busy):
             yield _task(entry, one)
             busy.add(one.name)
+
+
+def _never_given(one: Pending, entry: Entry, snapshot: Snapshot) -> str:
+    within = f"within {to_text(entry.timeout)}"
+    if refusal := snapshot.refusals.get(one.id):
+        return f"it could not be given {within}: {refusal}"
+    if one.is_queued:
+        return f"the run before it was not over {within}"
+    return f"it could not be given {within}"
 
 
 def _task(entry: Entry, one: Pending) -> GiveTask:

@@ -38,7 +38,7 @@ DONE = "done"
 
 class SchedulerRules:
     """Rules of one scheduler. `entries` gives the schedule as its file has it now, `zones` the time
-    zone of each entry, `clock` the time."""
+    zone of each entry, `refusals` why an occurrence could not be given yet, `now` the time."""
 
     memory_type = Ledger
     action_type = SchedulerAction
@@ -48,16 +48,19 @@ class SchedulerRules:
         name: str,
         hub: AsyncHub,
         schedule: Callable[[], tuple[Mapping[str, Entry], Mapping[str, str]]],
+        refusals: Callable[[], Mapping[str, str]],
         now: Callable[[], float],
     ) -> None:
         self._name = name
         self._hub = hub
         self._schedule = schedule
+        self._refusals = refusals
         self._now = now
 
     async def observe(self, memory: Ledger) -> Snapshot:
         entries, zones = self._schedule()
-        return Snapshot(self._now(), entries, zones, await self._look(memory))
+        tasks = await self._look(memory)
+        return Snapshot(self._now(), entries, zones, tasks, self._refusals())
 
     async def _look(self, memory: Ledger) -> Mapping[str, TaskSeen] | None:
         ids = [one.task_id for one in memory.given.values()]
