@@ -22,6 +22,7 @@ from bullpen.client.call import Call
 from bullpen.component import ask as asking
 from bullpen.component import own_socket, ports
 from bullpen.home.paths import HUB
+from tests.cli.shown_agent import shown_agent
 from tests.commands import BULLPEN, Ran
 from tests.component.sample_process import Sample, running
 from tests.hub.http.http import ask
@@ -687,6 +688,22 @@ def test_f3_a_task_goes_on_after_its_time_unless_one_says_otherwise(desk: Desk) 
     assert desk.task(task)["state"] == "cancelled"
 
 
+STATUS_OF_AN_IDLE_AGENT = {
+    "type": "agent",
+    "interfaces": [],
+    "name": "amy",
+    "version": "0",
+    "state": "idle",
+    "uptime_seconds": 1,
+    "home_id": "h",
+    "pid": 1,
+    "current_task": None,
+    "config": {},
+    "sandbox": None,
+    "log": [],
+}
+
+
 class HubThatTakesItsTime:
     """Its agent has no task, and is told to leave; it has left at the fourth look."""
 
@@ -697,9 +714,9 @@ class HubThatTakesItsTime:
         if call.path.endswith("/shutdown"):
             return call.read(json.dumps({"message": "", "drain_timeout": 0, "pid": 1}).encode())
         if call.path.endswith("/status"):
-            return call.read(json.dumps({"current_task": None}).encode())
+            return call.read(json.dumps(STATUS_OF_AN_IDLE_AGENT).encode())
         self.looks += 1
-        return call.read(json.dumps({"name": "amy", "running": self.looks < 4}).encode())
+        return call.read(json.dumps(shown_agent("amy", running=self.looks < 4)).encode())
 
 
 def test_f3_an_agent_without_a_task_is_waited_for_however_busy_the_hub_is(

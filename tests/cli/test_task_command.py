@@ -23,6 +23,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.home.paths import Home
 from bullpen.model.names import TASK_WORDS
 from tests import forked
+from tests.cli.shown_agent import shown_agent
 from tests.commands import BULLPEN, Ran
 from tests.hub.tasks.desk import Desk, made_desk
 from tests.processes import kill
@@ -697,8 +698,8 @@ class HubThatAnAgentLeaves:
 
     def do(self, call: Call[Any]) -> Any:
         if call.path == "/agents":
-            agent = {"name": "amy", "kind": "headless", "running": True, "role": "r"}
-            return call.read(json.dumps({"agents": [agent]}).encode())
+            agent = shown_agent("amy", kind="headless", role="r")
+            return call.read(json.dumps({"agents": [agent], "broken": {}}).encode())
         raise BullpenError("amy is not running", kind=Kind.CONFLICT)
 
 

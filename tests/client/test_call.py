@@ -45,6 +45,12 @@ def test_the_same_call_as_text() -> None:
     assert call.read("für Menschen".encode()) == "für Menschen"
 
 
+def test_an_answer_that_is_passed_on_is_the_hubs_own() -> None:
+    call = agents.get_agent("amy").as_json()
+    assert call.read(b'{"name": "amy", "later": [1]}') == {"name": "amy", "later": [1]}
+    assert call.target == agents.get_agent("amy").target
+
+
 def test_unchecked_answers_have_the_fields_of_the_model() -> None:
     agent = agents.get_agent("amy").unchecked().read(b'{"name": "amy", "state": {"state": "idle"}}')
     assert (agent.name, agent.state.state) == ("amy", "idle")

@@ -14,11 +14,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
 import pytest
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, APIWebSocketRoute
 from pydantic import TypeAdapter
 
 import bullpen.client
 import bullpen.hub.http
+from bullpen.client import terminals
 from bullpen.client.call import Call, Either, Model, Models, Request, Stream
 from bullpen.client.shell import Shell
 from bullpen.hub.http.app import make_app
@@ -196,6 +197,15 @@ def test_the_answer_is_of_the_routes_type(name: str, call: Request) -> None:
         assert read.type is answer
     wanted = TypeAdapter(answer).json_schema(mode="serialization")
     assert answered(schema) & names_of(wanted)
+
+
+def test_the_calls_of_terminals_are_those_of_their_route() -> None:
+    """A WebSocket stands not in `/openapi.json`."""
+    (served,) = (one for one in make_app(None).routes if isinstance(one, APIWebSocketRoute))  # type: ignore[arg-type]
+    calls = (terminals.attach("{name}"), terminals.hold("{name}"))
+    assert {unquote(call.path) for call in calls} == {served.path}
+    taken = {parameter.name for parameter in served.dependant.query_params}
+    assert {name for call in calls for name in call.query} == taken
 
 
 def resolved(schema: dict[str, Any] | None) -> dict[str, Any] | None:

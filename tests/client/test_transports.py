@@ -7,7 +7,18 @@ from typing import TypeVar
 
 import pytest
 
-from bullpen.client import AsyncHub, Hub, agents, components, events, gc, pods, status, usage
+from bullpen.client import (
+    AsyncHub,
+    Hub,
+    agents,
+    components,
+    events,
+    gc,
+    pods,
+    status,
+    terminals,
+    usage,
+)
 from bullpen.client.call import Call, Stream
 from bullpen.client.shell import Shell
 from bullpen.errors import BullpenError, Kind
@@ -155,3 +166,41 @@ def test_over_tcp_with_a_token(pen: Pen) -> None:
     with pytest.raises(BullpenError) as caught:
         asyncio.run(names(f"http://127.0.0.1:{port}", "wrong"))
     assert caught.value.kind is Kind.DENIED
+
+
+def test_e2_a_terminal_is_opened_typed_into_and_read_the_same_either_way(pen: Pen) -> None:
+    pen.run(name="cat", words=["cat"])
+    call = terminals.attach("cat", rows=10, cols=40)
+
+    with Hub(pen.home, start=False).open(call) as line:
+        line.send(b"hello\r")
+        shown = b""
+        while b"hello\r\nhello" not in shown:
+            piece = line.recv(timeout=10)
+            shown += piece if isinstance(piece, bytes) else b""
+
+    async def story(hub: AsyncHub) -> bytes:
+        async with hub.open(call) as line:
+            await line.send(b"again\r")
+            shown = b""
+            while b"again\r\nagain" not in shown:
+                piece = await asyncio.wait_for(line.recv(), 10)
+                shown += piece if isinstance(piece, bytes) else b""
+            return shown
+
+    assert b"hello" in with_hub(pen, story)
+
+
+def test_e2_a_terminal_that_is_not_there_is_the_same_error(pen: Pen) -> None:
+    pen.start()
+    call = terminals.attach("nobody")
+
+    async def story(hub: AsyncHub) -> None:
+        async with hub.open(call):
+            pass
+
+    with pytest.raises(BullpenError, match="nobody") as first, Hub(pen.home).open(call):
+        pass
+    with pytest.raises(BullpenError, match="nobody") as second:
+        with_hub(pen, story)
+    assert first.value.kind is second.value.kind is Kind.NOT_FOUND

@@ -16,19 +16,42 @@ def said_of_itself(text: str) -> dict[str, Any]:
     """All that the page shows of a director, each of its texts that one."""
     entry = {"time": 1.0, "level": "warn", "message": text, "reason": text}
     status = {
+        "type": "director",
+        "interfaces": [],
+        "name": text,
+        "state": "idle",
+        "uptime_seconds": 1.0,
+        "home_id": "x",
+        "pid": os.getpid(),
+        "sandbox": None,
         "config": {"type": text},
         "version": "1",
         "current_task": {"id": "x", "started_at": 1.0, "prompt_preview": text},
         "log": [entry],
     }
-    task = {"title": text, "stage": text, "task_id": text, "pull": f"javascript:{text}", "since": 1}
-    trouble = {"about": text, "reason": text, "hint": text, "failures": 1, "at": 1.0}
+    task = {
+        "id": "x",
+        "state": text,
+        "title": text,
+        "stage": text,
+        "task_id": text,
+        "pull": f"javascript:{text}",
+        "since": 1,
+    }
+    trouble = {
+        "about": text,
+        "verdict": "later",
+        "reason": text,
+        "hint": text,
+        "failures": 1,
+        "at": 1.0,
+    }
     trouble |= {"wait_seconds": 5.0, "is_given_up": True}
     return {
         "/status": status,
         "/tasks": {"tasks": [task], "problems": [trouble]},
         "/agents": {"agents": [{"name": text}], "last_poll": 1.0},
-        "/schedule": {"schedule": [entry_that_says(text)]},
+        "/schedule": {"schedule": [entry_that_says(text)], "problem": None},
     }
 
 

@@ -91,7 +91,7 @@ class PaneWindow:
 
 def show(hub: Hub, title: str, choose: Choose, follow: Sequence[str]) -> None:
     """Open the window, or join it if it is there."""
-    names = choose(hub.do(list_agents().unchecked()).agents)
+    names = choose(hub.do(list_agents()).agents)
     if not names:
         raise BullpenError(
             f"no agent of {title} is running", hint="bullpen list", kind=Kind.NOT_FOUND
@@ -173,7 +173,7 @@ def add(home: Home, mark: str, name: str) -> None:
         raise BullpenError("the panes are gone", kind=Kind.NOT_FOUND)
     last = there[-1]
     new = None
-    if last.beside < room(last.columns, last.rows):
+    if last.panes < room(last.columns, last.rows):
         words = ("split-window", "-d", "-t", last.id, *CWD, "-P", "-F", "#{pane_id}")
         new = _try_tmux(*words, *_bullpen(home, "attach", name))
     if new is None:
@@ -208,7 +208,7 @@ class Pane:
     agent: str
     window: str
     title: str
-    beside: int  # panes in that window
+    panes: int  # in that window
     columns: int
     rows: int
 
@@ -221,9 +221,9 @@ def list_panes(mark: str) -> list[Pane]:
     listed = _try_tmux("list-panes", "-a", "-F", form) or ""
     rows = [line.split("\t") for line in listed.splitlines()]
     return [
-        Pane(id, agent, window, title, int(beside), int(columns), int(height))
-        for found, id, agent, window, title, beside, columns, height in rows
-        if found == mark
+        Pane(id, agent, window, title, int(panes), int(columns), int(height))
+        for pane_mark, id, agent, window, title, panes, columns, height in rows
+        if pane_mark == mark
     ]
 
 
@@ -259,7 +259,7 @@ def follow(home: Home, choose: Choose, mark: str, shown: set[str]) -> None:
 
 
 def _add_new(home: Home, choose: Choose, mark: str, shown: set[str]) -> None:
-    running = choose(Hub(home, start=False).do(list_agents().unchecked()).agents)
+    running = choose(Hub(home, start=False).do(list_agents()).agents)
     shown &= set(running)  # one that starts again is shown again
     there = {pane.agent for pane in list_panes(mark)}
     for name in running:

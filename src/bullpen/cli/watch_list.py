@@ -100,7 +100,7 @@ def drawn(text: str, columns: int, rows: int) -> str:
 def _look(hub: Hub, call: "Call[AgentList]") -> tuple[str, dict[str, str]]:
     """The text, and who waits for what."""
     text = _text(hub, call)
-    return text, _waiting(hub.do(call.unchecked()).agents)
+    return text, _waiting(hub.do(call).agents)
 
 
 def _text(hub: Hub, call: "Call[Any]") -> str:

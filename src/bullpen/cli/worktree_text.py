@@ -50,21 +50,21 @@ def write_cleaned(cleaned: Cleaned, dry_run: bool) -> None:
         output.write("nothing to clean up")
 
 
-def write_conflicts(found: Mapping[tuple[str, str], Conflicts], as_json: bool) -> None:
+def write_conflicts(results: Mapping[tuple[str, str], Conflicts], as_json: bool) -> None:
     """Which pairs conflict, file by file."""
     if as_json:
         pairs = [
-            {"a": one, "b": other, "files": each.files} for (one, other), each in found.items()
+            {"a": one, "b": other, "files": each.files} for (one, other), each in results.items()
         ]
         output.write_json({"pairs": pairs})
         return
-    clashes = {pair: result for pair, result in found.items() if result}
+    clashes = {pair: result for pair, result in results.items() if result}
     for (one, other), result in clashes.items():
         output.write(f"{output.colour('conflict', 'warn')}  {one} · {other}")
         for file in result.files:
             output.write(f"  {output.printable(file)}")
     if not clashes:
-        output.write(f"no conflicts ({len(found)} compared)")
+        output.write(f"no conflicts ({len(results)} compared)")
 
 
 def show_path(path: Path) -> str:

@@ -13,17 +13,17 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 
 from bullpen.client.address import address_of, home_of
-from bullpen.client.call import Call, Request, Stream, path
+from bullpen.client.call import Call, Request, Stream
 from bullpen.client.failures import TRIES, check_repeat, hub_is_down, refusal
 from bullpen.client.follow import AGAIN_SECONDS, Following
 from bullpen.client.start import start_hub
 from bullpen.client.streams import EventStream
+from bullpen.client.web_socket import opening_errors, options
 from bullpen.errors import BullpenError
 from bullpen.home.paths import Home
 from bullpen.hot import wire
@@ -31,6 +31,8 @@ from bullpen.text import seconds_text
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
+
+    from bullpen.client.terminals import Terminal
 
 T = TypeVar("T")
 
@@ -147,43 +149,18 @@ class AsyncHub:
             await asyncio.sleep(AGAIN_SECONDS)
 
     @asynccontextmanager
-    async def terminal(
-        self,
-        name: str,
-        *,
-        rows: int = 24,
-        cols: int = 80,
-        read_only: bool = False,
-        sizes: bool = False,
-    ) -> AsyncIterator["ClientConnection"]:
-        """An agent's terminal, a WebSocket: output and input as they are, `{"rows", "cols"}` as
-        text. Closed with 4410 when the program has ended, or when this side reads too slowly.
-        With `sizes` it says the program's size as text, too: first if this side only reads, and
-        before a new replay when another has changed it. Starts no hub."""
+    async def open(self, call: "Terminal") -> AsyncIterator["ClientConnection"]:
+        """A connection to a terminal, closed at the end."""
         from websockets.asyncio.client import connect, unix_connect
-        from websockets.exceptions import InvalidHandshake, InvalidStatus
 
-        flags = {"read_only": int(read_only), "sizes": int(sizes)}
-        query = urlencode({"rows": rows, "cols": cols, **flags})
-        target = f"{path('agents', name, 'terminal')}?{query}"
-        options: dict[str, Any] = {
-            "additional_headers": self._headers,
-            "compression": None,
-            "max_size": None,
-            "open_timeout": CONNECT_SECONDS,
-            "close_timeout": 1.0,
-        }
-        if self._address:
-            opening = unix_connect(self._address.socket, f"ws://localhost{target}", **options)
-        else:
-            base = "ws" + self._url.removeprefix("http").rstrip("/")
-            opening = connect(f"{base}{target}", proxy=None, **options)
-        try:
-            line = await opening
-        except InvalidStatus as error:
-            raise refusal(error.response.status_code, bytes(error.response.body or b"")) from error
-        except (OSError, InvalidHandshake, TimeoutError) as error:
-            raise hub_is_down() from error
+        given = options({**call.headers, **self._headers})
+        with opening_errors():
+            if self._address:
+                socket = self._address.socket
+                line = await unix_connect(socket, f"ws://localhost{call.target}", **given)
+            else:
+                base = "ws" + self._url.removeprefix("http").rstrip("/")
+                line = await connect(f"{base}{call.target}", proxy=None, **given)
         try:
             yield line
         finally:

@@ -105,6 +105,12 @@ class Call(Request, Generic[T]):
         call.query, call.read = {**self.query, name: 1, **options}, bytes.decode
         return call
 
+    def as_json(self) -> "Call[dict[str, object]]":
+        """The same, answered with the object as the hub wrote it, for those who pass it on."""
+        call = cast("Call[dict[str, object]]", copy(self))
+        call.read = json.loads
+        return call
+
     def unchecked(self) -> "Call[T]":
         """The same, its answer as `Fields`: for commands that must start fast."""
         call = copy(self)

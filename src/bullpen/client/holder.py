@@ -76,10 +76,10 @@ class Connection:
 
     def read(self) -> list[Frame]:
         """The frames that are there now; HolderGoneError at the end."""
-        found = list(self._frames)
+        frames = list(self._frames)
         self._frames.clear()
-        if found:
-            return found
+        if frames:
+            return frames
         try:
             data = self._line.recv(READ_BYTES)
         except BlockingIOError:
@@ -95,10 +95,10 @@ class Connection:
         deadline = time.monotonic() + seconds
         while True:
             frames = self.read()
-            for number, found in enumerate(frames):
-                if found[0] in kinds:
+            for number, received in enumerate(frames):
+                if received[0] in kinds:
                     self._frames.extend(frames[number + 1 :])
-                    return found
+                    return received
             left = deadline - time.monotonic()
             if left <= 0:
                 raise _no_answer(self.name)

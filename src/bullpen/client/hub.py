@@ -8,6 +8,7 @@ errors again. Knows no route: those are in `client/<noun>.py`. The hot verbs do 
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,7 +22,10 @@ from bullpen.home.paths import Home
 from bullpen.hot import find_hub, wire
 
 if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
+
     from bullpen.client.streams import EventStream
+    from bullpen.client.terminals import Terminal
 
 T = TypeVar("T")
 
@@ -110,6 +114,20 @@ class Hub:
                 failure = error
             following.broke_off(failure, time.monotonic())
             time.sleep(AGAIN_SECONDS)
+
+    @contextmanager
+    def open(self, call: "Terminal") -> "Iterator[ClientConnection]":
+        """A connection to a terminal, closed at the end."""
+        from websockets.sync.client import unix_connect
+
+        from bullpen.client.web_socket import opening_errors, options
+
+        target = f"ws://localhost{self._prefix}{call.target}"
+        with ExitStack() as closing:
+            with opening_errors():
+                opening = unix_connect(self._address.socket, target, **options(self._headers(call)))
+                line = closing.enter_context(opening)
+            yield line
 
     def _read(self, call: Stream[T]) -> Iterator[T]:
         with wire.stream(

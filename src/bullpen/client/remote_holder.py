@@ -11,39 +11,20 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bullpen.client.address import address_of
-from bullpen.client.call import path
-from bullpen.client.failures import hub_is_down, refusal
+from bullpen.client import terminals
+from bullpen.client.hub import Hub
 from bullpen.home.paths import Home
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
 PIECE_BYTES = 1 << 16
-OPEN_SECONDS = 20.0
 
 
 def open_line(home: Home, name: str) -> socket.socket:
     """This end of it, not blocking; BullpenError if that agent has no holder to talk to."""
-    from websockets.exceptions import InvalidHandshake, InvalidStatus
-    from websockets.sync.client import unix_connect
-
-    target = f"{path('agents', name, 'terminal')}?frames=1"
     ending = contextlib.ExitStack()
-    try:
-        opening = unix_connect(
-            address_of(home).socket,
-            f"ws://localhost{target}",
-            compression=None,
-            max_size=None,
-            open_timeout=OPEN_SECONDS,
-            close_timeout=1.0,
-        )
-        web = ending.enter_context(opening)
-    except InvalidStatus as error:
-        raise refusal(error.response.status_code, bytes(error.response.body or b"")) from error
-    except (OSError, InvalidHandshake, TimeoutError) as error:
-        raise hub_is_down() from error
+    web = ending.enter_context(Hub(home, start=False).open(terminals.hold(name)))
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     for work in (_pass_in, partial(_pass_out, ending)):

@@ -17,16 +17,14 @@ async def agent_at(hub: AsyncHub, agent_url: object) -> str:
     if isinstance(agent_url, str):
         given = agent_url.removesuffix("/")
         agents = [
-            one.name
-            for one in (await hub.do(list_agents().unchecked())).agents
-            if one.kind == "headless"
+            one.name for one in (await hub.do(list_agents())).agents if one.kind == "headless"
         ]
-        port = (await hub.do(get_status().unchecked())).port
+        port = (await hub.do(get_status())).port
         for name in agents:
             if given == f"http://{LOOPBACK}:{port}/agents/{name}":
                 return name
         for name in agents:
-            own = (await hub.do(get_agent_config(name).unchecked())).config.get("port")
+            own = (await hub.do(get_agent_config(name))).config.get("port")
             if own and given == f"http://{LOOPBACK}:{own}":
                 return name
     raise BullpenError(

@@ -6,17 +6,19 @@ the process: never at a port or an address. One that does not answer is shown wi
 """
 
 import asyncio
-import itertools
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bullpen.client import AsyncHub
-from bullpen.client.call import Call, path, read_fields
+from bullpen.client.call import Call
 from bullpen.client.directors import list_directors
 from bullpen.component import ask
+from bullpen.directors import calls
 from bullpen.errors import BullpenError, Kind
 from bullpen.home.paths import Home
 from bullpen.model.director import DirectorShown
+
+T = TypeVar("T")
 
 MOST = 100  # of whatever a director lists
 LOG_ENTRIES = 30
@@ -46,48 +48,47 @@ class Directors:
         if director.pid is None:
             raise BullpenError(f"{name} does not run", hint=hint, kind=Kind.UNAVAILABLE)
         socket = self._home.component_socket(director.pid)
-        call = Call("POST", path("schedule", "task", entry, "run"), read=read_fields)
         try:
-            return dict(await asyncio.to_thread(ask.do, socket, call))
+            return (await asyncio.to_thread(ask.do, socket, calls.run_entry(entry))).as_told()
         except ask.NoAnswerError as error:
             raise BullpenError(f"{name} does not answer", kind=Kind.UNAVAILABLE) from error
 
     async def _with_own_words(self, one: DirectorShown) -> dict[str, Any]:
-        said = None
+        words = None
         if one.pid is not None:
-            said = await asyncio.to_thread(own_words, self._home.component_socket(one.pid))
-        return {**one.model_dump(mode="json"), "says": said}
+            words = await asyncio.to_thread(own_words, self._home.component_socket(one.pid))
+        return {**one.model_dump(mode="json"), "says": words}
 
 
 def own_words(socket: Path) -> dict[str, Any] | None:
     """What that director says of itself; None: nothing. `/status` is there in every director; what
     else it has to say depends on its type."""
-    status = _answer(socket, "/status")
-    if not status:
+    try:
+        status = ask.get_status(socket)
+    except (ask.NoAnswerError, BullpenError):
         return None
-    held, agents = _answer(socket, "/tasks"), _answer(socket, "/agents")
-    schedule = _answer(socket, "/schedule").get("schedule", [])
-    runs = [(at, one["name"]) for one in schedule for at in one.get("next_runs", [])]
+    work, agents = _find(socket, calls.list_tasks()), _find(socket, calls.list_agents())
+    schedule = _find(socket, calls.get_schedule())
+    entries = schedule.schedule if schedule else ()
+    runs = sorted((at, one.name) for one in entries for at in one.next_runs)
+    shown = [one.as_told() for one in entries[:MOST]]
     return {
-        "type": status["config"].get("type", ""),
-        "version": status["version"],
-        "current_task": status["current_task"],
-        "log": status["log"][-LOG_ENTRIES:],
-        "tasks": held.get("tasks", [])[:MOST],
-        "problems": held.get("problems", [])[:MOST],
-        "agents": agents.get("agents", [])[:MOST],
-        "last_poll": agents.get("last_poll"),
-        "schedule": [{key: one.get(key) for key in SHOWN} for one in schedule[:MOST]],
-        "next_runs": [
-            {"at": at, "name": name} for at, name in itertools.islice(sorted(runs), NEXT_RUNS)
-        ],
+        "type": status.config.get("type", ""),
+        "version": status.version,
+        "current_task": status.current_task and status.current_task.model_dump(mode="json"),
+        "log": [one.model_dump(mode="json") for one in status.log[-LOG_ENTRIES:]],
+        "tasks": [one.as_told() for one in work.tasks[:MOST]] if work else [],
+        "problems": [one.model_dump(mode="json") for one in work.problems[:MOST]] if work else [],
+        "agents": [one.as_told() for one in agents.agents[:MOST]] if agents else [],
+        "last_poll": agents.last_poll if agents else None,
+        "schedule": [{key: one.get(key) for key in SHOWN} for one in shown],
+        "next_runs": [{"at": at, "name": name} for at, name in runs[:NEXT_RUNS]],
     }
 
 
-def _answer(socket: Path, target: str) -> dict[str, Any]:
-    """Empty where there is none."""
+def _find(socket: Path, call: Call[T]) -> T | None:
+    """None where there is no answer that fits: a type of directors has not all of them."""
     try:
-        fields = ask.do(socket, Call("GET", target, read=read_fields))
+        return ask.do(socket, call)
     except (ask.NoAnswerError, BullpenError):
-        return {}
-    return fields if isinstance(fields, dict) else {}
+        return None

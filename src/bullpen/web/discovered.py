@@ -36,11 +36,11 @@ class Discovered:
         """All of them, this home's first."""
         async with self._looking:
             await self._watcher.step()
-        found = list(self._watcher.picture.values())
-        shown = [self._shown(one.last, one.health) for one in found]
+        watched = list(self._watcher.picture.values())
+        shown = [self._shown(one.last, one.health) for one in watched]
         if self._is_announced:
             heard = await asyncio.to_thread(mdns.find)
-            known = {one.last.key for one in found}
+            known = {one.last.key for one in watched}
             shown += [self._shown(one, "healthy") for one in heard if one.key not in known]
         try:
             registered = await self._hub.do(list_components())

@@ -43,8 +43,8 @@ class EndedSessions:
 
 def _load(path: Path) -> dict[str, float]:
     try:
-        found = json.loads(read_plain(path, LARGEST_BYTES))
-        return {str(id): float(at) for id, at in found.items()}
+        times = json.loads(read_plain(path, LARGEST_BYTES))
+        return {str(id): float(at) for id, at in times.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as error:

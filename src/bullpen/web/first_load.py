@@ -23,7 +23,7 @@ NEWEST = 1 << 62
 
 async def first_load(hub: AsyncHub) -> RawAnswer:
     """The parts as the hub answered them, each under its name; or the first that it refused."""
-    newest = await hub.do(list_events(before=NEWEST, limit=1).unchecked())
+    newest = await hub.do(list_events(before=NEWEST, limit=1))
     calls: dict[str, Call[Any]] = {
         "agents": list_agents(),
         "approvals": list_approvals(),

@@ -55,15 +55,15 @@ async def follow(
     """The blocks, until one of the kind `last`; without it for ever. The first error is raised;
     later a hub that is away is waited for."""
     over = b"event: " + last + b"\n"
-    told = 0.0  # when the page was told that the hub is away; 0: it is not
+    told_at = 0.0  # when the page was told that the hub is away; 0: it is not
     while True:
         try:
             async for block in hub.stream(as_blocks(stream, last_id)):
-                if told:
-                    told = 0.0
+                if told_at:
+                    told_at = 0.0
                     yield BACK
-                found = ID.search(block)
-                last_id = found[1].decode("latin-1") if found else last_id
+                match = ID.search(block)
+                last_id = match[1].decode("latin-1") if match else last_id
                 yield block
                 if last and over in block:
                     return
@@ -71,7 +71,7 @@ async def follow(
             if not last_id or error.kind is not Kind.UNAVAILABLE:
                 raise
         now = time.monotonic()
-        if now - told > LIFE_SECONDS:
-            yield STILL_AWAY if told else AWAY
-            told = now
+        if now - told_at > LIFE_SECONDS:
+            yield STILL_AWAY if told_at else AWAY
+            told_at = now
         await asyncio.sleep(AGAIN_SECONDS)

@@ -108,7 +108,7 @@ class Login:
     def form(self, problem: str = "", target: str = "/") -> Response:
         """What everybody gets who is not logged in."""
         shown = f'<p class="wrong" role="alert">{html.escape(problem)}</p>' if problem else ""
-        body = FORM.format(problem=shown, next=html.escape(_place(target)), variable=VARIABLE)
+        body = FORM.format(problem=shown, next=html.escape(_page_of(target)), variable=VARIABLE)
         answer = _html(body, 401)
         # Without any referrer browsers call the origin of a form `null`. This one says no path.
         answer.headers["Referrer-Policy"] = "strict-origin"
@@ -122,9 +122,9 @@ class Login:
 
 def going_on(target: str, status: int = 200) -> Response:
     """A page that leads to that place by itself."""
-    place = html.escape(_place(target))
-    refresh = f'<meta http-equiv="refresh" content="0;url={place}">'
-    return _html(f'<p>One moment … <a href="{place}">go on</a></p>', status, refresh)
+    page = html.escape(_page_of(target))
+    refresh = f'<meta http-equiv="refresh" content="0;url={page}">'
+    return _html(f'<p>One moment … <a href="{page}">go on</a></p>', status, refresh)
 
 
 def comes_from_elsewhere(request: Request) -> bool:
@@ -134,7 +134,7 @@ def comes_from_elsewhere(request: Request) -> bool:
     return is_cross and headers.get("sec-fetch-mode") == "navigate"
 
 
-def _place(target: str) -> str:
+def _page_of(target: str) -> str:
     """A place in the page, and never another site."""
     is_ours = target.startswith("/") and not target.startswith(("//", "/\\")) and is_page(target)
     return target if is_ours and target.isprintable() else "/"

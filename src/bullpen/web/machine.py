@@ -27,15 +27,15 @@ def host_names() -> tuple[str, ...]:
 
 def addresses() -> tuple[Address, ...]:
     """Of its network cards, loopback first; without link-local ones."""
-    found: list[Address] = list(LOOPBACK)
+    own: list[Address] = list(LOOPBACK)
     for adapter in ifaddr.get_adapters():
         if adapter.name.startswith(TUNNELS):
             continue
         for each in adapter.ips:
             address = ip_address(each.ip if isinstance(each.ip, str) else each.ip[0])
-            if not address.is_link_local and not address.is_loopback and address not in found:
-                found.append(address)
-    return tuple(found)
+            if not address.is_link_local and not address.is_loopback and address not in own:
+                own.append(address)
+    return tuple(own)
 
 
 def network_address() -> Address:

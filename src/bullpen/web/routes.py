@@ -87,17 +87,17 @@ class ViewRoutes:
     # ── the page ──
 
     async def _get_page(self, request: Request) -> Response:
-        place = request.url.path
-        if place.startswith(NO_PAGES):
+        path = request.url.path
+        if path.startswith(NO_PAGES):
             return error_response(404, "not_found", "there is nothing at this path")
         session = request.scope["state"]["session"]
-        if place == "/" and "token" in request.query_params:
+        if path == "/" and "token" in request.query_params:
             return self._login.by_address(request)
         if session is None:
             is_again = comes_from_elsewhere(request)
-            return going_on(place, 401) if is_again else self._login.form(target=place)
-        if place.count("/") == 1 and "." in place:
-            return self._file(request, place[1:])
+            return going_on(path, 401) if is_again else self._login.form(target=path)
+        if path.count("/") == 1 and "." in path:
+            return self._file(request, path[1:])
         page = files.page()
         if page is None:
             return message_page("The page is not built", files.HOW_TO_BUILD, 503)
@@ -107,8 +107,8 @@ class ViewRoutes:
         return self._file(request, f"assets/{request.path_params['name']}")
 
     def _file(self, request: Request, name: str) -> Response:
-        found = files.find_file(name, "gzip" in request.headers.get("accept-encoding", ""))
-        return found or error_response(404, "not_found", "there is no such file")
+        file = files.find_file(name, "gzip" in request.headers.get("accept-encoding", ""))
+        return file or error_response(404, "not_found", "there is no such file")
 
     async def _log_out(self, request: Request) -> Response:
         return self._login.log_out(_session(request))
@@ -201,9 +201,9 @@ class ViewRoutes:
         return await self._streamed(follow(self._hub, stream, last_id), request)
 
     async def _stream_task(self, request: Request) -> Response:
-        place = request.path_params
+        names = request.path_params
         last_id = request.headers.get("last-event-id", "")
-        stream = stream_task(place["id"], place.get("agent", ""))
+        stream = stream_task(names["id"], names.get("agent", ""))
         blocks = follow(self._hub, stream, last_id, last=b"end")
         return await self._streamed(blocks, request)
 
@@ -244,9 +244,9 @@ class ViewRoutes:
         return answer_failure(error, self._component.name)
 
 
-def _session(asked: HTTPConnection) -> Session:
+def _session(connection: HTTPConnection) -> Session:
     """Whose request it is; `web/guard` has let nobody else in."""
-    session: Session = asked.scope["state"]["session"]
+    session: Session = connection.scope["state"]["session"]
     return session
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.exceptions import ConnectionClosed
 
-from bullpen.client import AsyncHub
+from bullpen.client import AsyncHub, terminals
 from bullpen.component.answers import answer_error
 from bullpen.errors import BullpenError, Kind
 
@@ -89,13 +89,14 @@ class PageTerminal:
                 raise failure
 
     def _attached(self) -> "contextlib.AbstractAsyncContextManager[ClientConnection]":
-        return self._hub.terminal(
+        call = terminals.attach(
             self._agent,
             rows=self._rows,
             cols=self._cols,
             read_only=not self._is_taken,
             sizes=True,
         )
+        return self._hub.open(call)
 
     # ── output ──
 
@@ -124,15 +125,15 @@ class PageTerminal:
         await self._tell(resync=True)
         await self._tell(taken=is_taken)
         reading = asyncio.create_task(self._pass_on(line))
-        asked = asyncio.create_task(self._attach_again.wait())
+        attaching = asyncio.create_task(self._attach_again.wait())
         try:
-            await asyncio.wait({reading, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({reading, attaching}, return_when=asyncio.FIRST_COMPLETED)
             return reading.result() if reading.done() else None
         finally:
             self._line = None
-            for task in (reading, asked):
+            for task in (reading, attaching):
                 task.cancel()
-            await asyncio.gather(reading, asked, return_exceptions=True)
+            await asyncio.gather(reading, attaching, return_exceptions=True)
 
     async def _pass_on(self, line: "ClientConnection") -> str | None:
         while True:
@@ -176,28 +177,28 @@ class PageTerminal:
                 await self._type(typed)
                 continue
             try:
-                said = PageMessage.model_validate_json(message.get("text") or "")
+                page_message = PageMessage.model_validate_json(message.get("text") or "")
             except ValidationError:
                 await self._page.close(BAD, "a text message is {resize}, {ack} or {take}")
                 return
-            await self._obey(said)
+            await self._obey(page_message)
 
     async def _type(self, typed: bytes) -> None:
         if self._is_taken and self._line is not None:
             with contextlib.suppress(ConnectionClosed):  # the other side says so
                 await self._line.send(typed)
 
-    async def _obey(self, said: PageMessage) -> None:
-        if said.ack is not None:
-            self._undrawn = max(0, self._undrawn - said.ack)
+    async def _obey(self, message: PageMessage) -> None:
+        if message.ack is not None:
+            self._undrawn = max(0, self._undrawn - message.ack)
             if self._undrawn < WINDOW_BYTES:
                 self._has_room.set()
-        if said.resize is not None:
-            self._cols, self._rows = said.resize
+        if message.resize is not None:
+            self._cols, self._rows = message.resize
             if self._is_taken and self._line is not None:
                 size = json.dumps({"cols": self._cols, "rows": self._rows})
                 with contextlib.suppress(ConnectionClosed):
                     await self._line.send(size)
-        if said.take is not None and said.take != self._is_taken:
-            self._is_taken = said.take
+        if message.take is not None and message.take != self._is_taken:
+            self._is_taken = message.take
             self._attach_again.set()

@@ -35,9 +35,9 @@ def ensure_token(home: Home) -> str:
     if os.path.lexists(path):
         _refuse_open(path)
         text = _read(path)
-        found = find_token(text)
-        if found:
-            return _checked(found, path)
+        known = find_token(text)
+        if known:
+            return _checked(known, path)
     token = f"bullpen_web_{secrets.token_urlsafe(32)}"
     lines = LINE.sub("", text).rstrip("\n")
     write_atomically(path, f"{lines}\n{VARIABLE}={token}\n".lstrip("\n"), mode=0o600)
@@ -82,8 +82,8 @@ class CurrentToken:
     def _load(self) -> str:
         try:
             _refuse_open(self._path)
-            found = find_token(_read(self._path))
-            return _checked(found, self._path) if found else ""
+            token = find_token(_read(self._path))
+            return _checked(token, self._path) if token else ""
         except (BullpenError, OSError):
             return ""
 

@@ -122,7 +122,7 @@ def _wait_gone(hub: Hub, name: str, drain_seconds: float) -> bool:
 
 
 def _state_of(hub: Hub, task: str) -> str:
-    return hub.do(tasks.get_task(task, whose()).unchecked()).state
+    return hub.do(tasks.get_task(task, whose())).state
 
 
 @command.command("list")
@@ -168,9 +168,7 @@ class TaskAgentRow(TypedDict):
 
 def _all(hub: Hub) -> list[TaskAgentRow]:
     agents = {
-        agent.name: agent
-        for agent in hub.do(list_agents().unchecked()).agents
-        if agent.kind == "headless"
+        agent.name: agent for agent in hub.do(list_agents()).agents if agent.kind == "headless"
     }
     files = set(list_agent_files(hub.home))
     return [_row(hub, name, agents.get(name), name in files) for name in sorted({*agents, *files})]

@@ -33,6 +33,6 @@ def command(id: str | None, as_json: bool) -> None:
         return
     hub, call = connect(), list_approvals()
     if as_json:
-        output.write_json(hub.do(call.unchecked()))
+        output.write_json(hub.do(call.as_json()))
     else:
         sys.stdout.write(hub.do(call.as_text(columns=output.terminal_columns())))

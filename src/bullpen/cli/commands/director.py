@@ -109,11 +109,11 @@ def task(name: str, goal: str, wait: bool, as_json: bool) -> None:
     """
     home = current_home()
     id = directors.give_goal(home, name, prompt_of(goal))
-    found = _look_at_goal(home, name, id, wait)
+    goal_now = _look_at_goal(home, name, id, wait)
     if not wait and not as_json:
         output.write(f"{id} · {name} leads · bullpen director goal {name} {id} --wait")
         return
-    _write_goal(found, wait, as_json)
+    _write_goal(goal_now, wait, as_json)
 
 
 @command.command()
@@ -135,36 +135,38 @@ def goal(name: str, id: str, wait: bool, cancel: bool, as_json: bool) -> None:
 @output.json_option
 def goals(name: str, as_json: bool) -> None:
     """List the goals of a director of type claude: those that are not over, then the last ones."""
-    found = directors.list_goals(current_home(), name)
+    rows_of_goals = directors.list_goals(current_home(), name)
     if as_json:
-        output.write_json({"goals": [one.as_told() for one in found]})
+        output.write_json({"goals": [one.as_told() for one in rows_of_goals]})
         return
-    if not found:
+    if not rows_of_goals:
         output.write(f'{name} has no goals · bullpen director task {name} "GOAL"')
         return
-    rows = [(one.id, one.state, one.agent or "–", " ".join(one.goal.split())) for one in found]
+    rows = [
+        (one.id, one.state, one.agent or "–", " ".join(one.goal.split())) for one in rows_of_goals
+    ]
     output.write_table(GOAL_HEADERS, rows)
 
 
 def _look_at_goal(home: Home, name: str, id: str, wait: bool) -> Goal:
-    found = directors.get_goal(home, name, id)
-    while wait and found.state not in OVER:
+    current = directors.get_goal(home, name, id)
+    while wait and current.state not in OVER:
         time.sleep(LOOK_AGAIN_SECONDS)
-        found = directors.get_goal(home, name, id)
-    return found
+        current = directors.get_goal(home, name, id)
+    return current
 
 
-def _write_goal(found: Goal, has_waited: bool, as_json: bool) -> None:
+def _write_goal(one: Goal, has_waited: bool, as_json: bool) -> None:
     """One that was waited for is its report; one that was only looked at says its state first."""
-    told = f"{found.id} {found.state}" + (f": {found.reason}" if found.reason else "")
+    line = f"{one.id} {one.state}" + (f": {one.reason}" if one.reason else "")
     if as_json:
-        output.write_json(found.as_told())
+        output.write_json(one.as_told())
     elif not has_waited:
-        output.write(output.printable(told, lines=True))
-    if not as_json and found.report:
-        output.write(output.printable(found.report, lines=True))
-    if has_waited and found.state != "completed":
-        raise BullpenError(told, kind=Kind.COMMAND_FAILED)
+        output.write(output.printable(line, lines=True))
+    if not as_json and one.report:
+        output.write(output.printable(one.report, lines=True))
+    if has_waited and one.state != "completed":
+        raise BullpenError(line, kind=Kind.COMMAND_FAILED)
 
 
 @command.command("list")

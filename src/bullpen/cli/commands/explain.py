@@ -16,6 +16,6 @@ def command(name: str, as_json: bool) -> None:
     """Say why an agent's state is what it is."""
     hub, call = connect(), agents.explain(name)
     if as_json:
-        output.write_json(hub.do(call.unchecked()))
+        output.write_json(hub.do(call.as_json()))
     else:
         sys.stdout.write(hub.do(call.as_text(columns=output.terminal_columns())))

@@ -140,8 +140,8 @@ def _commit(hub: "Hub", site: Site, name: str, message: str) -> list[str]:
 
 
 def _land(hub: "Hub", name: str, into: str | None) -> list[str]:
-    asked = hub.do(landings.land([name], into=into)).landings
-    ended = wait_for(hub, [landing.id for landing in asked])
+    entries = hub.do(landings.land([name], into=into)).landings
+    ended = wait_for(hub, [landing.id for landing in entries])
     lines = [line_of(landing, len(name)) for landing in ended]
     try:
         raise_if_not_landed(ended)
@@ -183,7 +183,7 @@ def _refuse_used(site: Site, name: str) -> None:
 
 def _was_an_agent(hub: "Hub", name: str) -> bool:
     """Whoever runs it again when all is done is told so; a name that never was is a mistake."""
-    return bool(hub.do(list_events(agent=name, limit=1).unchecked()).events)
+    return bool(hub.do(list_events(agent=name, limit=1)).events)
 
 
 def _remove(

@@ -76,7 +76,7 @@ def show(id: str, wants_diff: bool, wants_logs: bool, as_json: bool) -> None:
     whole = find_id(hub, id)
     call = tasks.get_history(whole, whose())
     if as_json:
-        output.write_json(hub.do(call.unchecked()))
+        output.write_json(hub.do(call.as_json()))
         return
     task = hub.do(call)
     write_task(task)

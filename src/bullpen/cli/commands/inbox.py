@@ -30,7 +30,7 @@ def command(name: str | None, full: bool, limit: int, as_json: bool) -> None:
     hub = connect()
     call = list_messages(name or os.environ.get("BULLPEN_ACTOR") or "root", limit)
     if as_json:
-        output.write_json(hub.do(call.unchecked()))
+        output.write_json(hub.do(call.as_json()))
         return
     text = call.as_text(columns=output.terminal_columns(), full=int(full))
     sys.stdout.write(hub.do(text))

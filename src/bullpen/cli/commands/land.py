@@ -72,11 +72,11 @@ def command(
     if not names:
         raise click.UsageError("whose work? bullpen land NAME…")
     call = landings.land(names, into=into, strategy=strategy, verify=verify)
-    asked = hub.do(call).landings
+    entries = hub.do(call).landings
     if no_wait:
-        _write(asked, as_json)
+        _write(entries, as_json)
         return
-    ended = wait_for(hub, [landing.id for landing in asked])
+    ended = wait_for(hub, [landing.id for landing in entries])
     _write(ended, as_json)
     if not as_json:
         for one in ended:
@@ -125,25 +125,25 @@ def raise_if_not_landed(ended: Sequence[Landing]) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _write_queue(found: Sequence[Landing], as_json: bool) -> None:
+def _write_queue(entries: Sequence[Landing], as_json: bool) -> None:
     if as_json:
-        output.write_json({"landings": found})
-    elif not found:
+        output.write_json({"landings": entries})
+    elif not entries:
         output.write("nothing waits to land")
     else:
-        output.write_table(["AGENT", "INTO", "STATE"], [waiting_row(one) for one in found])
+        output.write_table(["AGENT", "INTO", "STATE"], [waiting_row(one) for one in entries])
         output.write("bullpen land --cancel AGENT takes it out")
 
 
-def _write(found: Sequence[Landing], as_json: bool) -> None:
+def _write(entries: Sequence[Landing], as_json: bool) -> None:
     if as_json:
-        output.write_json({"landings": found})
+        output.write_json({"landings": entries})
         return
-    size = max((len(landing.name) for landing in found), default=0)
-    for landing in found:
+    size = max((len(landing.name) for landing in entries), default=0)
+    for landing in entries:
         if not isinstance(landing.status, Refused):
             output.write(line_of(landing, size))
-    for line in moved_lines(found):
+    for line in moved_lines(entries):
         output.write(line)
 
 

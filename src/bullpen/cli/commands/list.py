@@ -41,7 +41,7 @@ def command(pod: str | None, watch: bool, tree: bool, fleet: bool, as_json: bool
 
         watch_list(connect(), list_agents(pod, own_pod()))
     elif as_json:
-        output.write_json(connect().do(list_agents(pod, own_pod()).unchecked()))
+        output.write_json(connect().do(list_agents(pod, own_pod()).as_json()))
     else:
         show_list(pod)
 
@@ -50,7 +50,7 @@ def show_fleet(as_json: bool) -> None:
     """Print those of all machines."""
     call = get_fleet(agents=True)
     if as_json:
-        output.write_json(connect().do(call.unchecked()))
+        output.write_json(connect().do(call.as_json()))
     else:
         sys.stdout.write(connect().do(call.as_text(columns=output.terminal_columns())))
 

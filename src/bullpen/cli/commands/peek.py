@@ -16,6 +16,6 @@ def command(name: str, as_json: bool) -> None:
     """Print the current screen of an agent."""
     hub, call = connect(), get_screen(name)
     if as_json:
-        output.write_json(hub.do(call.unchecked()))
+        output.write_json(hub.do(call.as_json()))
     else:
         sys.stdout.write(hub.do(call.as_text()))

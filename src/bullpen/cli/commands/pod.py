@@ -94,7 +94,7 @@ def stop(name: str, force: bool, as_json: bool) -> None:
     grace, began = 0 if force else None, time.time()
     hub = connect()
     with shown_endings(hub.home):
-        agents = hub.do(pods.stop_pod(name, grace).unchecked())
+        agents = hub.do(pods.stop_pod(name, grace))
     if as_json:
         output.write_json({"agents": agents})
         return
@@ -131,7 +131,7 @@ def follow(name: str, tree: bool, mark: str, shown: tuple[str, ...]) -> None:
 @output.json_option
 def list_pods(as_json: bool) -> None:
     """List pods and their agents."""
-    listed = connect().do(pods.list_pods().unchecked())
+    listed = connect().do(pods.list_pods())
     if as_json:
         output.write_json({"pods": listed})
     elif not listed:
@@ -155,7 +155,7 @@ def templates(as_json: bool) -> None:
     from bullpen.home import pods as templates_of
     from bullpen.home import yamlfile
 
-    found = [
+    files = [
         (path, templates_of.check_template(yamlfile.read(path))[0])
         for path in templates_of.list_templates(current_home().pod_templates)
     ]
@@ -170,18 +170,18 @@ def templates(as_json: bool) -> None:
                         "template": template and template.model_dump(mode="json"),
                         "members": template and [member.name for member in template.members()],
                     }
-                    for path, template in found
+                    for path, template in files
                 ]
             }
         )
-    elif not found:
+    elif not files:
         output.write("no pod templates")
     else:
         rows = [
             (path.stem, template.pod_name, template.workflow, _members(template.members()))
             if template
             else (path.stem, "", "", f"broken · bullpen validate {path}")
-            for path, template in found
+            for path, template in files
         ]
         output.write_table(
             ["TEMPLATE", "POD", "WORKFLOW", "AGENTS"], rows, drop=("POD", "WORKFLOW")

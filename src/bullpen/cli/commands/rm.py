@@ -30,7 +30,7 @@ def command(names: Sequence[str], as_json: bool) -> None:
     for name in dict.fromkeys(names):
         try:
             with shown_endings(hub.home, [name]):
-                removed.append(hub.do(agents.remove_agent(name).unchecked()))
+                removed.append(hub.do(agents.remove_agent(name)))
         except BullpenError as error:
             failures.append(error)
         else:

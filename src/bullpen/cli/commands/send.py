@@ -62,7 +62,7 @@ def command(
     if pod:
         _send_to_all(hub, [(name, message(name)) for name in _members(hub, pod)], as_json)
     elif as_json:
-        output.write_json(hub.do(message(names[0], given_id).unchecked()))
+        output.write_json(hub.do(message(names[0], given_id).as_json()))
     else:
         sys.stdout.write(hub.do(message(names[0], given_id).as_text()))
 

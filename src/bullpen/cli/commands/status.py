@@ -20,7 +20,7 @@ def command(name: str | None, as_json: bool) -> None:
     hub = connect(start=False)
     call: Call[Any] = get_agent(name) if name else get_status()
     if as_json:
-        output.write_json(hub.do(call.unchecked()))
+        output.write_json(hub.do(call.as_json()))
     elif name:
         sys.stdout.write(hub.do(call.as_text()))
     else:

@@ -235,7 +235,7 @@ def _who_and_what(words: Sequence[str], for_any: bool) -> tuple[str, str]:
 def _give(hub: Hub, agent: str, call: Call[TaskAccepted | TaskShown]) -> TaskAccepted | TaskShown:
     try:
         if not agent:
-            return hub.do(call.unchecked())
+            return hub.do(call)
         ensure_running(hub, agent)
         return give_to_agent(hub, agent, call)
     except BullpenError as error:
@@ -260,7 +260,7 @@ def _is_anybody_there(hub: Hub, role: str | None, labels: Mapping[str, str]) -> 
         and agent.running
         and role in (None, agent.role)
         and labels.items() <= agent.labels.items()
-        for agent in hub.do(list_agents().unchecked()).agents
+        for agent in hub.do(list_agents()).agents
     )
 
 
@@ -363,7 +363,7 @@ def continue_(id: str, prompt: str, no_wait: bool, stream: bool, as_json: bool) 
     hub, id = connect_for(id)
     whole = find_id(hub, id)
     before = hub.do(tasks.get_task(whole, whose()))
-    answer = hub.do(tasks.continue_task(whole, text).unchecked())
+    answer = hub.do(tasks.continue_task(whole, text))
     if no_wait:
         _acknowledge(whole, answer, as_json)
         return
@@ -408,7 +408,7 @@ def debug(id: str, as_json: bool) -> None:
     hub, id = connect_for(id)
     call = tasks.debug_task(find_id(hub, id), whose())
     if as_json:
-        output.write_json(hub.do(call.unchecked()))
+        output.write_json(hub.do(call.as_json()))
     else:
         write_logs(hub.do(call).runs)
 

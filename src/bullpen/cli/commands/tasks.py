@@ -20,7 +20,7 @@ def command(agent: str | None, as_json: bool) -> None:
     """List tasks that are not over: queued, working, kept open, being cancelled."""
     hub, call = connect(), list_tasks(whose(agent))
     if as_json:
-        output.write_json(hub.do(call.unchecked()))
+        output.write_json(hub.do(call.as_json()))
         return
     colour = int(output.has_colours(sys.stdout))
     sys.stdout.write(hub.do(call.as_text(columns=output.terminal_columns(), colour=colour)))

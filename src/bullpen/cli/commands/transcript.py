@@ -76,7 +76,7 @@ class Pages:
         is_running = True
         while is_running:
             time.sleep(POLL_SECONDS)
-            is_running = self._hub.do(get_agent(self._agent).unchecked()).running
+            is_running = self._hub.do(get_agent(self._agent)).running
             yield from self.read()
 
     def _is_new(self, entry: "Entry") -> bool:

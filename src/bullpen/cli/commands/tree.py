@@ -21,7 +21,7 @@ def command(watch: bool, as_json: bool) -> None:
 
         watch_text(connect(), get_tree(), "tree")
     elif as_json:
-        output.write_json(connect().do(get_tree().unchecked()))
+        output.write_json(connect().do(get_tree().as_json()))
     else:
         show_tree()
 

@@ -32,6 +32,6 @@ def command(by: Literal["agent", "pod", "role", "day"], since: str | None, as_js
             raise BullpenError(f"--since: {error}") from error
     hub, call = connect(), get_usage(by, seconds)
     if as_json:
-        output.write_json(hub.do(call.unchecked()))
+        output.write_json(hub.do(call.as_json()))
     else:
         sys.stdout.write(hub.do(call.as_text(columns=output.terminal_columns())))

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +13,9 @@ from bullpen.client.hub import Hub
 from bullpen.client.tree import wait_for_agents
 from bullpen.errors import BullpenError, Kind
 from bullpen.model import duration
+
+if TYPE_CHECKING:
+    from bullpen.model.tree_shown import Waiting
 
 LOOK_SECONDS = 30.0
 # The worst of all counts. 2 to 7 are those of errors.
@@ -45,13 +48,13 @@ def command(names: Sequence[str], is_any: bool, timeout: str | None, as_json: bo
     raise SystemExit(max(codes, default=0) if waiting.over else TIMED_OUT)
 
 
-def _wait(hub: Hub, names: Sequence[str], is_any: bool, seconds: float | None) -> Any:
+def _wait(hub: Hub, names: Sequence[str], is_any: bool, seconds: float | None) -> "Waiting":
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:
         left = LOOK_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
         call = wait_for_agents(names, is_any, min(left, LOOK_SECONDS))
         try:
-            waiting = hub.do(call.unchecked())
+            waiting = hub.do(call)
         except BullpenError as error:
             if error.kind is not Kind.UNAVAILABLE or left <= 0:
                 raise

@@ -93,12 +93,12 @@ def find_agent(hub: Hub, name: str) -> "AgentWithUsage | None":
 
 def get_agent(hub: Hub, name: str) -> "AgentWithUsage":
     """The same; raises if there is none."""
-    return hub.do(agents.get_agent(name).unchecked())
+    return hub.do(agents.get_agent(name))
 
 
 def get_status(hub: Hub, name: str) -> "Status":
     """The agent as a component."""
-    return hub.do(task_agents.get_agent_status(name).unchecked())
+    return hub.do(task_agents.get_agent_status(name))
 
 
 def find_status(hub: Hub, name: str) -> "Status | None":
@@ -138,7 +138,7 @@ def ensure_running(hub: Hub, name: str) -> None:
 
 def start(hub: Hub, name: str, role: str | None) -> "Status":
     """Start one that takes tasks, and wait until it does; says why if it does not."""
-    hub.do(agents.start_agent(this_shell(), kind="headless", name=name, role=role).unchecked())
+    hub.do(agents.start_agent(this_shell(), kind="headless", name=name, role=role))
     status = _wait_ready(hub, name, time.monotonic() + READY_SECONDS)
     if status.state == "error":
         raise BullpenError(
@@ -155,7 +155,7 @@ def give(hub: Hub, name: str, call: "Call[TaskAccepted | TaskShown]") -> "TaskAc
     while True:
         _wait_ready(hub, name, deadline)
         try:
-            return hub.do(call.unchecked())
+            return hub.do(call)
         except BullpenError as error:
             # A hub that was started again in between looks at its agents first.
             if error.kind is not Kind.UNAVAILABLE or time.monotonic() > deadline:

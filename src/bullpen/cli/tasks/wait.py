@@ -222,7 +222,7 @@ class TaskWait:
             leave(f"task {id} goes on · bullpen task show {id} · bullpen task cancel {id}")
         self._is_cancelled = True
         try:
-            self._hub.do(tasks.cancel_task(id).unchecked())
+            self._hub.do(tasks.cancel_task(id))
         except BullpenError as error:
             if error.kind is not Kind.CONFLICT:
                 raise
@@ -297,8 +297,8 @@ class _Feed:
         while True:
             time.sleep(LOOK_SECONDS)
             try:
-                agent = hub.do(tasks.get_task(id, whose()).unchecked()).agent
-                waiting = hub.do(list_approvals().unchecked()).approvals
+                agent = hub.do(tasks.get_task(id, whose())).agent
+                waiting = hub.do(list_approvals()).approvals
             except (BullpenError, OSError):
                 continue
             if agent is not None and agent != taken_by:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from bullpen.holder.frames import BrokenFrameError, FrameReader, frame, json_frame
 from bullpen.hub.holders import link as holder_link
-from bullpen.hub.http.agents import asked, running
+from bullpen.hub.http.agents import holder_answer, running
 from bullpen.hub.http.guard import owner_only
 from bullpen.hub.http.parameters import Name
 from bullpen.hub.http.state import hub_of
@@ -48,7 +48,7 @@ async def terminal(
     hub = await hub_of(socket)
     live = running(hub, name)
     streams = holder_link.open_streams(hub.home.socket(live.agent.name))
-    reader, writer = await asked(name, streams)
+    reader, writer = await holder_answer(name, streams)
     await socket.accept()
     if not frames:
         fields: dict[str, Any] = {
@@ -58,11 +58,13 @@ async def terminal(
             "cols": cols,
         }
         writer.write(json_frame(b"A", fields))
-    told = (b"H", b"Z") if read_only else (b"Z",)  # at its greeting it has not heard our size
+    size_frames = (
+        (b"H", b"Z") if read_only else (b"Z",)
+    )  # at its greeting it has not heard our size
     show, type_in = (
         (_pass_frames(reader, socket), _take_frames(socket, writer))
         if frames
-        else (_show(reader, socket, told if sizes else ()), _type(socket, writer, read_only))
+        else (_show(reader, socket, size_frames if sizes else ()), _type(socket, writer, read_only))
     )
     try:
         async with asyncio.TaskGroup() as group:
