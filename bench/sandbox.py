@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.table import NOISE_SECONDS, Row, Skipped, interleaved, timed
 from bullpen.sandboxes.base import Git, Policy
 from bullpen.sandboxes.bubblewrap import BUBBLEWRAP
-from bullpen.sandboxes.limits import entries, find, sweep
+from bullpen.sandboxes.limits import entries, find, remove_ended
 
 BARE = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all", "true"]
 
@@ -60,7 +60,7 @@ def rows(short: bool) -> Iterator[Row]:
                 1 if short else 60, *(partial(_start, list(words), env) for words in starts)
             )
         finally:
-            sweep(policy.home, [])
+            remove_ended(policy.home, [])
         yield Row("9", "start behind walls, both with a limit", ours, bare, goal=1.3)
         yield Row("9", "start behind walls, both without one", ours_free, bare_free, goal=1.3)
         yield from _git_rows(Path(scratch), policy, short)

@@ -27,20 +27,20 @@ PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY)  # to look at it, not into it; Li
 def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
     """Write beside, flush to disk, rename over; the directory entry is flushed too. With that
     mode exactly; without one, as the umask says."""
-    beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.new")
+    new = path.with_name(f".{path.name}.{os.urandom(4).hex()}.new")
     try:
         created = 0o644 if mode is None else 0o600
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, created)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, created)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
             if mode is not None:
                 os.fchmod(descriptor, mode)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        new.replace(path)
     except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
+            new.unlink()
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(path)  # a full disk does not say whose
         raise
@@ -53,18 +53,18 @@ def create_once(path: Path, content: bytes) -> bool:
     A hard link of a finished file is the only call that is both: `rename` replaces,
     and O_EXCL shows a file that is still empty.
     """
-    beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.new")
+    new = path.with_name(f".{path.name}.{os.urandom(4).hex()}.new")
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        path.hardlink_to(beside)
+        path.hardlink_to(new)
     except FileExistsError:
         return False
     finally:
-        beside.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
     flush_directory(path.parent)
     return True
 

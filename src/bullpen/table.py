@@ -61,7 +61,7 @@ def hang(line: str, columns: int) -> list[str]:
 
 
 def _stacked(row: Sequence[str], number: int, columns: int) -> list[str]:
-    first, *others = [cell for place, cell in enumerate(row) if place != number]
+    first, *others = [cell for at, cell in enumerate(row) if at != number]
     head = GAP.join([first, *others])
     heads = [head] if width(head) <= columns else [first, *(f"{BELOW}{cell}" for cell in others)]
     below = wrapped(row[number], columns - len(BELOW)) if row[number] else []

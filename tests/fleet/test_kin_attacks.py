@@ -31,7 +31,7 @@ WITHOUT_CHECKS = """
 import sys
 if sys.argv[:1] != ["-c"]:
     from bullpen.hub.fleet_children.remote import RemoteChildren
-    RemoteChildren._find = lambda self, _host, id: self._rows.asked.get(id)
+    RemoteChildren._find = lambda self, _host, id: self._rows.remote.get(id)
 """
 REFUSED = "refused a report of a child that was not started there"
 

@@ -29,8 +29,8 @@ pytestmark = pytest.mark.slow
 T = TypeVar("T")
 
 PARENT = {
-    "about to write it down": before(ChildRows.put_asked),
-    "wrote it down": after(ChildRows.put_asked),
+    "about to write it down": before(ChildRows.put_remote),
+    "wrote it down": after(ChildRows.put_remote),
     "sent the commit": after(ParcelConnection.send_parcel),
     "adds the order to the transaction": before(Letters.add),
     "added the order, and commits": after(Letters.add),

@@ -306,7 +306,7 @@ def made_pen(root: Path | None = None, *, with_port: bool = True) -> Iterator[Pe
         port = stack.enter_context(reserved_port()) if with_port else None
         pen = Pen(root or base / "h", person, port)
         stack.enter_context(pen.ports)
-        stack.callback(limits.sweep, pen.root, ())  # of agents that ran to the end
+        stack.callback(limits.remove_ended, pen.root, ())  # of agents that ran to the end
         stack.callback(pen.close)
         yield pen
 

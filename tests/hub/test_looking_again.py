@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 async def swept(parts: Parts, meanwhile: str, act: Callable[[], None]) -> GcPlan:
     """A sweep; `act` happens after the plan and before its first step."""
-    steps = parts.hub.gc.sweep(0.0, force=False, dry_run=False)
+    steps = parts.hub.gc.collect(0.0, force=False, dry_run=False)
     async for told in steps:
         if isinstance(told, GcProgress) and told.doing == meanwhile:
             act()

@@ -308,7 +308,9 @@ def made_machine(uid: int) -> Iterator[Machine]:
         group = limits.find().pids
         if group:
             # The kernel lets a group go a moment after its last process.
-            wait_until(lambda: limits.sweep(machine.home, []) == [] == _left(group, machine.home))
+            wait_until(
+                lambda: limits.remove_ended(machine.home, []) == [] == _left(group, machine.home)
+            )
 
 
 def _left(group: limits.Cgroup, home: Path) -> list[Path]:

@@ -100,9 +100,9 @@ def test_x2_a_group_is_made_limited_entered_and_removed(tmp_path: Path) -> None:
     assert (entry.parent / "memory.max").read_text() == str(1 << 30)
     for file in entry.parent.iterdir():
         file.unlink()  # the kernel's groups have none that count
-    assert limits.sweep(home, [policy.session], found) == []
-    assert limits.sweep(tmp_path / "another", [], found) == []
-    assert limits.sweep(home, [], found) == [entry.parent]
+    assert limits.remove_ended(home, [policy.session], found) == []
+    assert limits.remove_ended(tmp_path / "another", [], found) == []
+    assert limits.remove_ended(home, [], found) == [entry.parent]
 
 
 def test_x3_a_limit_that_cannot_be_set_is_an_error(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_x3_a_limit_that_cannot_be_entered_ends_the_start(machine: Machine) -> N
     if pids is None:
         pytest.skip("this user has no groups")
     wrapped = machine.wrap(["touch", "started"], machine.policy())
-    assert limits.sweep(machine.home, [])
+    assert limits.remove_ended(machine.home, [])
     done = machine.start(wrapped)
     _, said = done.communicate(timeout=60)
     assert done.returncode == 125
@@ -134,10 +134,10 @@ def test_x2_groups_of_runs_that_ended_are_removed_and_of_those_that_run_are_not(
     child = machine.start(machine.wrap(["sh", "-c", "echo ready; read x"], machine.policy()))
     assert child.stdout is not None
     assert child.stdout.readline() == b"ready\n"
-    assert limits.sweep(machine.home, []) == []  # the kernel refuses
+    assert limits.remove_ended(machine.home, []) == []  # the kernel refuses
     child.communicate(b"\n", timeout=60)
-    wait_until(lambda: bool(limits.sweep(machine.home, [])))
-    assert limits.sweep(machine.home, []) == []
+    wait_until(lambda: bool(limits.remove_ended(machine.home, [])))
+    assert limits.remove_ended(machine.home, []) == []
 
 
 def test_x2_memory_is_limited(machine: Machine) -> None:

@@ -46,7 +46,7 @@ def choose(hub: Hub, words: Sequence[str], everything: bool, verb: str) -> Chose
         return _named(waiting, words)
     if not is_at_terminal():
         raise _unnamed(waiting, verb)
-    return _unseen(waiting) if len(waiting) == 1 else _asked(waiting)
+    return _unseen(waiting) if len(waiting) == 1 else _choose_at_terminal(waiting)
 
 
 def choose_question(hub: Hub, word: str) -> int:
@@ -54,15 +54,19 @@ def choose_question(hub: Hub, word: str) -> int:
     if not _is_name(word):
         return number(word)
     waiting = hub.do(list_approvals().unchecked()).approvals
-    asked = [one.id for one in waiting if one.agent == word and one.questions]
-    if len(asked) != 1:
-        much = f"asks {len(asked)} things: which one?" if asked else "asks nothing that waits here"
+    questions = [one.id for one in waiting if one.agent == word and one.questions]
+    if len(questions) != 1:
+        much = (
+            f"asks {len(questions)} things: which one?"
+            if questions
+            else "asks nothing that waits here"
+        )
         raise BullpenError(
             f"{word} {much}",
             hint=f"bullpen approvals · in its terminal: bullpen attach {word}",
-            kind=Kind.CONFLICT if asked else Kind.NOT_FOUND,
+            kind=Kind.CONFLICT if questions else Kind.NOT_FOUND,
         )
-    return asked[0]
+    return questions[0]
 
 
 def number(text: str) -> int:
@@ -105,18 +109,20 @@ def _unseen(approvals: "Sequence[Approval]") -> ChosenApprovals:
 
 
 def _named(waiting: "Sequence[Approval]", words: Sequence[str]) -> ChosenApprovals:
-    found: dict[int, Approval | None] = {}
+    approvals: dict[int, Approval | None] = {}
     for word in words:
         if not _is_name(word):
-            found[number(word)] = None
+            approvals[number(word)] = None
             continue
         of_agent = {one.id: one for one in waiting if one.agent == word}
         if not of_agent:
             raise BullpenError(
                 f"{word} waits for no answer", hint="bullpen approvals", kind=Kind.NOT_FOUND
             )
-        found |= of_agent
-    return ChosenApprovals(tuple(found), tuple(one for one in found.values() if one is not None))
+        approvals |= of_agent
+    return ChosenApprovals(
+        tuple(approvals), tuple(one for one in approvals.values() if one is not None)
+    )
 
 
 def _unnamed(waiting: "Sequence[Approval]", verb: str) -> BullpenError:
@@ -133,7 +139,7 @@ def _unnamed(waiting: "Sequence[Approval]", verb: str) -> BullpenError:
     )
 
 
-def _asked(waiting: "Sequence[Approval]") -> ChosenApprovals:
+def _choose_at_terminal(waiting: "Sequence[Approval]") -> ChosenApprovals:
     """Which of several, by a person at a terminal. An agent's name means those that were shown:
     what it asks for meanwhile nobody has seen."""
     for line in list_lines(waiting, output.terminal_columns(), time.time()):

@@ -76,10 +76,10 @@ class HomeComponents:
         known = {one.last.key: one for one in self._read_known()}
         now = time.monotonic()
         picture = {key: self._watched(one, now) for key, one in known.items()}
-        asked = [key for key in due(picture, now) if known[key].standing != "dead"]
+        keys = [key for key in due(picture, now) if known[key].standing != "dead"]
         served = {(key, one.last.port) for key, one in known.items() if one.standing == "served"}
-        answers = scan(port for key, port in served if key in asked)
-        self._picture = polled(picture, asked, believed(answers, served), time.monotonic())
+        answers = scan(port for key, port in served if key in keys)
+        self._picture = polled(picture, keys, believed(answers, served), time.monotonic())
         shown = [_shown(known[key], one) for key, one in self._picture.items() if key in known]
         return sorted(shown, key=lambda one: (one.type, one.name))
 

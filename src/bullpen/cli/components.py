@@ -133,8 +133,8 @@ def component_processes(home: Home) -> list[processes.Process]:
     are registered, and those that listen at a socket of the home."""
     registered = processes.registered(home)
     above = [
-        processes.Process("component", directory.name, found.pid, found.start_time)
-        for directory, found in list_supervisors(home)
+        processes.Process("component", directory.name, supervisor.pid, supervisor.start_time)
+        for directory, supervisor in list_supervisors(home)
     ]
     own = {
         one.pid: processes.Process("component", one.name, one.pid, one.start_time)

@@ -64,10 +64,10 @@ def summary(
     words = f"{commits} commit{'s' * (commits != 1)}"
     left = f"{uncommitted} uncommitted file{'s' * (uncommitted != 1)}" if uncommitted else ""
     parts = [f"{words}, {left or 'nothing uncommitted'}"]
-    found = dict(conflicts)
-    if base and not found.get(base):
+    files_by_branch = dict(conflicts)
+    if base and not files_by_branch.get(base):
         parts.append(f"no conflict with {printable(base)}")
-    for name, files in found.items():
+    for name, files in files_by_branch.items():
         if files:
             some = ", ".join(printable(file) for file in files[:3])
             more = f" and {len(files) - 3} more" if len(files) > 3 else ""

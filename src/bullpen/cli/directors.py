@@ -219,14 +219,14 @@ def _look_at_file(
     document = read(path)
     config, problems = configs.check_director_document(document, home)
     data = document.data if isinstance(document.data, dict) else {}
-    found = [
+    in_file = [
         DirectorProblem(" ".join(filter(None, (f"{path}:{one.line}", one.key, one.message))))
         for one in problems
     ]
-    return config, str(data.get("type", "?")), found
+    return config, str(data.get("type", "?")), in_file
 
 
-def _troubles(held: calls.Held) -> list[DirectorProblem]:
+def _troubles(answer: calls.Held) -> list[DirectorProblem]:
     return [
         DirectorProblem(
             one.reason,
@@ -234,7 +234,7 @@ def _troubles(held: calls.Held) -> list[DirectorProblem]:
             hint=one.hint,
             again_at=None if one.is_given_up else one.at + one.wait_seconds,
         )
-        for one in held.problems
+        for one in answer.problems
     ]
 
 
@@ -269,8 +269,10 @@ def list_goals(home: Home, name: str) -> list[calls.Goal]:
     """Those that are not over, then those that are, newest first."""
     running = _get_leading(home, name)
     over = ask_director(running, calls.list_history(limit=100)).items
-    held = ask_director(running, calls.list_tasks()).tasks
-    return [calls.Goal.model_validate(one.model_dump(exclude_unset=True)) for one in (*held, *over)]
+    under_way = ask_director(running, calls.list_tasks()).tasks
+    return [
+        calls.Goal.model_validate(one.model_dump(exclude_unset=True)) for one in (*under_way, *over)
+    ]
 
 
 def _get_leading(home: Home, name: str) -> OwnComponent:

@@ -41,8 +41,8 @@ class HelpText(click.HelpFormatter):
         shown = [(_broken_choices(name, room), text.replace("-", HYPHEN)) for name, text in rows]
         if self.width < NARROW:
             longest = max((len(word) for _, text in shown for word in text.split()), default=0)
-            beside = room - col_spacing - longest
-            col_max = max(LEAST_NAME, min(col_max, self.width // 3, beside))
+            room_for_text = room - col_spacing - longest
+            col_max = max(LEAST_NAME, min(col_max, self.width // 3, room_for_text))
         super().write_dl(shown, col_max, col_spacing)
 
     def getvalue(self) -> str:

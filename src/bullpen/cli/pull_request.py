@@ -120,10 +120,10 @@ def _check_sent(
             hint="bullpen finish NAME --keep",
             kind=Kind.CONFLICT,
         )
-    if found := publisher.find_secret(sent):
-        where = publisher.plain(checkouts.name_place(sent, found.offset, commit), PLACE_CHARACTERS)
+    if secret := publisher.find_secret(sent):
+        where = publisher.plain(checkouts.name_place(sent, secret.offset, commit), PLACE_CHARACTERS)
         raise BullpenError(
-            f"a credential of this home ({found.name}) is in its commits, in {where}: nothing was"
+            f"a credential of this home ({secret.name}) is in its commits, in {where}: nothing was"
             " pushed",
             hint="take it out of every commit, and make a new one at its provider",
             kind=Kind.DENIED,

@@ -97,8 +97,8 @@ def _settings() -> tuple[Path, SiteSettings]:
 
 def bases_of_agents() -> list[Path]:
     """Where the worktrees of the home's agents lie, wherever new ones are made now."""
-    found = map(_path_of_agent, sorted(current_home().sessions.glob("*/session.json")))
-    return [path.parent for path in found if path]
+    paths = map(_path_of_agent, sorted(current_home().sessions.glob("*/session.json")))
+    return [path.parent for path in paths if path]
 
 
 def _path_of_agent(session_file: Path) -> Path | None:

@@ -110,10 +110,10 @@ def check_director_document(
     """The file's contents and everything wrong with them; `home` is the one that it lies in."""
     if not isinstance(document.data, dict):
         return check(DirectorConfig, document)
-    found = document.data.get("type")
-    if not isinstance(found, str) or found not in TYPES:
-        return None, [*document.problems, _wrong_type(document, found)]
-    kind = cast("type[DirectorConfig]", director_type(found).config_type)
+    type_name = document.data.get("type")
+    if not isinstance(type_name, str) or type_name not in TYPES:
+        return None, [*document.problems, _wrong_type(document, type_name)]
+    kind = cast("type[DirectorConfig]", director_type(type_name).config_type)
     config, problems = check(kind, document)
     if config is not None:
         problems += [
@@ -123,14 +123,14 @@ def check_director_document(
     return (None if problems else config), problems
 
 
-def _wrong_type(document: Document, found: object) -> FileProblem:
+def _wrong_type(document: Document, type_name: object) -> FileProblem:
     allowed = f"one of {', '.join(sorted(TYPES))}"
-    if found is None:
+    if type_name is None:
         return FileProblem(
             document.path, document.line(("type",)), "type", f"is required · {allowed}"
         )
-    near = did_you_mean(found, TYPES) if isinstance(found, str) else ""
-    message = f'"{str(found)[:60]}" is no type of directors{near} · {allowed}'
+    near = did_you_mean(type_name, TYPES) if isinstance(type_name, str) else ""
+    message = f'"{str(type_name)[:60]}" is no type of directors{near} · {allowed}'
     return FileProblem(document.path, document.line(("type",)), "type", message)
 
 

@@ -21,7 +21,7 @@ TEXT, SCRIPT = "first-prompt.md", "first-prompt.cjs"
 ENV = "/usr/bin/env"
 LOAD = """\
 'use strict';
-const word = process.argv.indexOf(%(place)s);
+const word = process.argv.indexOf(%(pointer)s);
 if (word > 0 && (%(ready)s)) {
   try {
     process.argv[word] = %(flag)s + require('node:fs').readFileSync(%(file)s, 'utf8');
@@ -49,10 +49,10 @@ def make_first_prompt(start: Start, flag: str = "", ready: str = "true") -> Firs
     if not start.prompt:
         return FirstPrompt()
     file, script = start.session / TEXT, start.session / SCRIPT
-    place = f"{flag}Your first prompt is in {file}: read that file, and do what it says."
+    pointer = f"{flag}Your first prompt is in {file}: read that file, and do what it says."
     options = _options(start)
     values: dict[str, object] = {
-        "place": place,
+        "pointer": pointer,
         "ready": ready,
         "flag": flag,
         "file": str(file),
@@ -67,7 +67,7 @@ def make_first_prompt(start: Start, flag: str = "", ready: str = "true") -> Firs
     ]
     return FirstPrompt(
         before=(ENV, *loads),
-        word=(place,),
+        word=(pointer,),
         files={TEXT: parse.sound(start.prompt), SCRIPT: LOAD % written},
     )
 

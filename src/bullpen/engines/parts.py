@@ -202,7 +202,7 @@ class ModelConverse(PlainConverse):
     def find_shown(self, agent: Agent, ids: set[str], since: float) -> set[str]:
         if not agent.state_files:  # started as it is
             return set()
-        return find_told(self.transcripts(Path(agent.state_files)), ids, since, self.told)
+        return find_told(self.transcripts(Path(agent.state_files)), ids, since, self.message_ids)
 
     def conversation_files(self, agent: Agent, conversation: str) -> Iterable[Path]:
         if not agent.state_files or not parse.conversation_id(conversation):
@@ -225,7 +225,7 @@ class ModelConverse(PlainConverse):
         """The transcripts of an agent whose `state_files` are there."""
         raise NotImplementedError
 
-    def told(self, line: bytes) -> set[str]:
+    def message_ids(self, line: bytes) -> set[str]:
         """The ids of messages in what a line of a transcript shows the model to have been told: a
         prompt, or what a hook added. What it said itself, or read with a tool, proves nothing."""
         raise NotImplementedError

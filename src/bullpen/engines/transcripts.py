@@ -15,7 +15,7 @@ FILE_BYTES = 1 << 30
 
 
 def find_told(
-    files: Iterable[Path], ids: set[str], since: float, told: Callable[[bytes], set[str]]
+    files: Iterable[Path], ids: set[str], since: float, ids_in: Callable[[bytes], set[str]]
 ) -> set[str]:
     """Which of the ids are in files written since then; `told` says which a line proves."""
     shown: set[str] = set()
@@ -27,7 +27,7 @@ def find_told(
             continue  # deleted in the meantime
         for line in read_lines(file):
             here = {id for id in ids - shown if id.encode() in line}
-            shown |= here & told(line) if here else set()
+            shown |= here & ids_in(line) if here else set()
     return shown
 
 

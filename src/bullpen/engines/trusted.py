@@ -31,5 +31,5 @@ def find_untrusted(
     engine: Prepare, home: Home, person: Path, env: Mapping[str, str], directory: Path
 ) -> tuple[str, ...]:
     """What is there and not used."""
-    found = find_code(engine.code, top_of(home, directory), directory)
-    return () if found and is_trusted(engine, home, person, env, directory) else found
+    code = find_code(engine.code, top_of(home, directory), directory)
+    return () if code and is_trusted(engine, home, person, env, directory) else code

@@ -73,8 +73,8 @@ def _make_clone(directory: Path) -> None:
     if any(path.is_file() for path in (directory / "objects").rglob("*")):
         _init(directory)
         return
-    with tempfile.TemporaryDirectory(prefix=".clone-", dir=directory.parent) as beside:
-        made = Path(beside) / directory.name
+    with tempfile.TemporaryDirectory(prefix=".clone-", dir=directory.parent) as parent:
+        made = Path(parent) / directory.name
         _init(made)
         if directory.exists():
             shutil.rmtree(directory)
@@ -118,8 +118,8 @@ def take_result(repo: Repository, data: bytes, id: str, branch: str, known: str 
 
 def find_commit(repo: Repository, ref: str) -> str:
     """Empty if there is none."""
-    found = git(repo, "rev-parse", "-q", "--verify", f"{ref}^{{commit}}", accept=(0, 1, 128))
-    return found.text.strip() if found.code == 0 else ""
+    answer = git(repo, "rev-parse", "-q", "--verify", f"{ref}^{{commit}}", accept=(0, 1, 128))
+    return answer.text.strip() if answer.code == 0 else ""
 
 
 def _fetch(repo: Repository, data: bytes, refspec: str, *settings: str) -> None:

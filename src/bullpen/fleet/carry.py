@@ -36,7 +36,7 @@ async def forward(
 ) -> None:
     """Have another hub answer; BullpenError before anything was answered."""
     body = await _whole_body(receive) if scope["type"] == "http" else b""
-    head = {"by": by, "scope": _asked(scope, path)}
+    head = {"by": by, "scope": _head_of(scope, path)}
     try:
         await _forward_once(peers, host, head, body, receive, send)
     except ChannelOverError as error:
@@ -95,7 +95,7 @@ async def _pass_on(channel: Channel, receive: Receive) -> None:
             case "websocket.connect" | "http.request":
                 continue
             case _:
-                await channel.send(*_told(event))
+                await channel.send(*_frame_of(event))
 
 
 async def _whole_body(receive: Receive) -> bytes:
@@ -109,7 +109,7 @@ async def _whole_body(receive: Receive) -> bytes:
             return b"".join(pieces)
 
 
-def _asked(scope: Scope, path: bytes) -> Head:
+def _head_of(scope: Scope, path: bytes) -> Head:
     return {
         "type": scope["type"],
         "method": scope.get("method", "GET"),
@@ -155,11 +155,11 @@ async def serve(app: ASGIApp, caller_key: str, channel: Channel, head: Head, bod
         if event["type"].endswith("http.response.start") and not _is_event_stream(event):
             begun = event
             return
-        told, told_body = _told(event)
+        frame, frame_body = _frame_of(event)
         if begun is not None:
-            told["begun"], begun = _told(begun)[0]["event"], None
-        await channel.send(told, told_body)
-        if told.get("last"):  # the other side knows: nobody has to say it
+            frame["begun"], begun = _frame_of(begun)[0]["event"], None
+        await channel.send(frame, frame_body)
+        if frame.get("last"):  # the other side knows: nobody has to say it
             channel.end("answered")
 
     await app(scope, receive, send)
@@ -170,21 +170,21 @@ def _is_event_stream(start: Message) -> bool:
     return any(kind.startswith(b"text/event-stream") for kind in kinds)
 
 
-def _scope(host: str, asked: Head) -> Scope:
-    if asked["type"] not in ("http", "websocket"):
-        raise BullpenError(f"no request is of type {asked['type']!r}")
-    path = str(asked["path"])
+def _scope(host: str, head: Head) -> Scope:
+    if head["type"] not in ("http", "websocket"):
+        raise BullpenError(f"no request is of type {head['type']!r}")
+    path = str(head["path"])
     return {
-        "type": asked["type"],
+        "type": head["type"],
         "asgi": {"version": "3.0", "spec_version": "2.4"},
         "http_version": "1.1",
-        "scheme": "http" if asked["type"] == "http" else "ws",
-        "method": str(asked["method"]),
+        "scheme": "http" if head["type"] == "http" else "ws",
+        "method": str(head["method"]),
         "path": unquote(path),
         "raw_path": path.encode("latin-1"),
         "root_path": "",
-        "query_string": str(asked["query"]).encode("latin-1"),
-        "headers": [(name.lower(), value) for name, value in _pairs(asked["headers"])],
+        "query_string": str(head["query"]).encode("latin-1"),
+        "headers": [(name.lower(), value) for name, value in _pairs(head["headers"])],
         "client": None,
         "server": (f"fleet {host}", None),
         "subprotocols": [],
@@ -195,7 +195,7 @@ def _scope(host: str, asked: Head) -> Scope:
 # ── events on the way ──
 
 
-def _told(event: Message) -> tuple[Head, bytes]:
+def _frame_of(event: Message) -> tuple[Head, bytes]:
     """An event as a message; what is large of it is the body."""
     fields = {name: value for name, value in event.items() if value is not None}
     body = fields.pop("body", None)

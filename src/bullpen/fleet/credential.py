@@ -94,8 +94,8 @@ def read_credential(path: Path) -> Credential:
             kind=Kind.UNAVAILABLE,
         ) from error
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
             raise BullpenError(
                 f"others may read {shown}", hint=f"chmod 600 {shown}", kind=Kind.DENIED
             )

@@ -23,7 +23,7 @@ class Entry:
 
 
 async def read_messages(
-    client: "Client", stream: str, asked: dict[str, Any], seconds: float
+    client: "Client", stream: str, query: dict[str, Any], seconds: float
 ) -> AsyncIterator[tuple[str, Entry]]:
     """Each with its subject, within that time between two. ConnectionError for what the server says
     against it."""
@@ -32,7 +32,7 @@ async def read_messages(
     # Not `next_msg`: a connection that is closed would cancel whoever waits there.
     messages = await client.subscribe(inbox, cb=arrived.put)
     try:
-        await client.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(asked).encode(), inbox)
+        await client.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(query).encode(), inbox)
         while True:
             async with asyncio.timeout(seconds):
                 message = await arrived.get()

@@ -57,18 +57,18 @@ class KeptConnection:
 
     async def run(self) -> None:
         """Connected, until it is cancelled."""
-        told = ""
+        last_reason = ""
         while True:
             try:
                 with closed_is_lost():
                     await self._serve()
-                told = ""
+                last_reason = ""
             except LOST as error:
-                if (why := str(error)[:200]) != told:
+                if (why := str(error)[:200]) != last_reason:
                     log.warning(
                         f"no connection for {self.what} of the fleet", extra={"reason": why}
                     )
-                told = why
+                last_reason = why
             end_if_cancelled()
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -177,8 +177,8 @@ async def _pull(client: Client, stream: str, consumer: str, seconds: float) -> M
     arrived: asyncio.Queue[Msg] = asyncio.Queue()
     messages = await client.subscribe(inbox, cb=arrived.put)
     try:
-        asked = json.dumps({"batch": 1, "expires": int(seconds * 1e9)}).encode()
-        await client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", asked, inbox)
+        query = json.dumps({"batch": 1, "expires": int(seconds * 1e9)}).encode()
+        await client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", query, inbox)
         # Longer than the server waits: what it sends nobody else gets for a while.
         async with asyncio.timeout(seconds + ANSWER_SECONDS):
             return await arrived.get()

@@ -245,7 +245,7 @@ class Link:
         self._describe = describe
         self._client: Client | None = None
         self._known: tuple[Host, ...] = ()
-        self._told: HostState | None = None
+        self._last_sent: HostState | None = None
 
     async def run(self) -> None:
         """Until it is cancelled; then others are told that this host has left."""
@@ -320,21 +320,25 @@ class Link:
             saying = presence.say_live(client, self.host, self.peers.life)
             is_taken = await _is_taken(client, saying)
             if not is_taken and await _is_taken(client, presence.make_bucket(client)):
-                self._told = None  # it may be a new one
+                self._last_sent = None  # it may be a new one
                 self.changed.set()
 
     async def _tell(self, client: Client) -> None:
         """What others are to know: at once, whenever it has changed, and before it is forgotten."""
-        self._told = None
+        self._last_sent = None
         again = 0.0
         while True:
             self.changed.clear()
             state = self._describe()
-            told: HostState | None = self._told
+            last_state: HostState | None = self._last_sent
             is_due = time.monotonic() >= again
-            if told is None or is_due or state.model_copy(update={"at": told.at}) != told:
+            if (
+                last_state is None
+                or is_due
+                or state.model_copy(update={"at": last_state.at}) != last_state
+            ):
                 is_taken = await _is_taken(client, presence.say_state(client, state))
-                self._told = state if is_taken else None
+                self._last_sent = state if is_taken else None
                 pause = presence.KEPT_SECONDS / 2 if is_taken else presence.BEAT_SECONDS
                 again = time.monotonic() + pause
             with contextlib.suppress(TimeoutError):

@@ -60,8 +60,8 @@ class MailServer(ParcelConnection):
         """Have `hear` told what others have said while this hub was away."""
 
         async def ask(client: Client) -> None:
-            asked = {"multi_last": [heard_key("*", self.host)]}
-            async for subject, entry in read_messages(client, HEARD_STREAM, asked, ANSWER_SECONDS):
+            query = {"multi_last": [heard_key("*", self.host)]}
+            async for subject, entry in read_messages(client, HEARD_STREAM, query, ANSWER_SECONDS):
                 if entry.data is not None:
                     self._hear(subject, entry.data)
 

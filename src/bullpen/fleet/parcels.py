@@ -69,8 +69,8 @@ class ParcelConnection(KeptConnection):
 
 async def read_last(client: Client, stream: str, subject: str) -> Entry | None:
     """What a stream has last under that subject."""
-    asked = json.dumps({"last_by_subj": subject}).encode()
-    answer = await client.request(f"$JS.API.DIRECT.GET.{stream}", asked, ANSWER_SECONDS)
+    query = json.dumps({"last_by_subj": subject}).encode()
+    answer = await client.request(f"$JS.API.DIRECT.GET.{stream}", query, ANSWER_SECONDS)
     headers = answer.headers or {}
     if headers.get("Status") == NOTHING_THERE:
         return None

@@ -116,11 +116,11 @@ async def _read_data(client: "Client", keys: str) -> dict[str, bytes]:
 
 async def _read_keys(client: "Client", keys: str) -> dict[str, Entry]:
     """The newest entry of each of these keys, by host. The server lists at most 1,024."""
-    found: dict[str, Entry] = {}
-    asked = {"multi_last": [keys]}
-    async for subject, entry in read_messages(client, STREAM, asked, ANSWER_SECONDS):
-        found[subject.rpartition(".")[2]] = entry
-    return found
+    entries: dict[str, Entry] = {}
+    query = {"multi_last": [keys]}
+    async for subject, entry in read_messages(client, STREAM, query, ANSWER_SECONDS):
+        entries[subject.rpartition(".")[2]] = entry
+    return entries
 
 
 def _parse(data: bytes) -> HostState | None:

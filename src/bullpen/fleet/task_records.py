@@ -78,9 +78,9 @@ class Signed(SignedRecords):
 
     def read_asked(self, subject: str, data: bytes) -> TaskRecord:
         """BullpenError if the host of the subject never said it."""
-        frame, asked, _ = self.parse(subject, data, TaskRecord)
+        frame, record, _ = self.parse(subject, data, TaskRecord)
         self.check(frame, subject.split(".")[1])
-        return asked
+        return record
 
     def read_standing(self, subject: str, data: bytes) -> Standing:
         """BullpenError if the host that it names never said it."""

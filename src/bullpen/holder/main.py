@@ -448,8 +448,8 @@ class Holder:
 
     def _tell_size(self) -> None:
         """To terminals of another size: what they show was drawn for the size of before."""
-        told, self.to_redraw = self.to_redraw, set()
-        for descriptor in told & set(self.clients):
+        descriptors, self.to_redraw = self.to_redraw, set()
+        for descriptor in descriptors & set(self.clients):
             client = self.clients[descriptor]
             self._send(client, json_frame(b"Z", {"rows": self.rows, "cols": self.cols}))
             self._send(client, frame(b"P", self.ring.replay()))

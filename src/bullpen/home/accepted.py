@@ -51,10 +51,10 @@ def list_path(env: Mapping[str, str], person: Path) -> Path:
     return Path(os.fsdecode(known_homes.list_path(_bytes(env), os.fsencode(person))))
 
 
-def check(found: Path, env: Mapping[str, str], person: Path) -> None:
+def check(home: Path, env: Mapping[str, str], person: Path) -> None:
     """Refuse a home that was found by walking up, unless this person made or accepted it."""
-    refuse_agents_directory(found)
-    root = found.resolve()
+    refuse_agents_directory(home)
+    root = home.resolve()
     if any(
         known_homes.is_accepted(os.fsencode(root), _bytes(env), os.fsencode(each))
         for each in (person, person.resolve())

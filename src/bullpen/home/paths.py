@@ -322,9 +322,9 @@ def short_sockets(home: Home, temp: Path = TEMP) -> Path:
         )
     link = directory / "s"
     if not link.is_symlink() or link.readlink() != home.sockets:
-        beside = directory / f"s.{os.urandom(4).hex()}"
-        beside.symlink_to(home.sockets)
-        beside.replace(link)
+        new = directory / f"s.{os.urandom(4).hex()}"
+        new.symlink_to(home.sockets)
+        new.replace(link)
     return link
 
 

@@ -16,6 +16,6 @@ def point_ssh_agent(home: Home, env: Mapping[str, str]) -> None:
     link = home.sockets / "ssh-agent"
     if not os.path.isabs(target) or target == str(link):  # noqa: PTH117
         return
-    beside = link.with_name(f".ssh-agent.{os.urandom(4).hex()}")
-    beside.symlink_to(target)
-    beside.replace(link)
+    new = link.with_name(f".ssh-agent.{os.urandom(4).hex()}")
+    new.symlink_to(target)
+    new.replace(link)

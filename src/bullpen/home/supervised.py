@@ -45,10 +45,10 @@ def supervisor_file(directory: Path) -> Path:
 def find_above(directory: Path) -> Supervised | None:
     """The living supervisor of whose directory this is."""
     try:
-        found = Supervised(**read_object(supervisor_file(directory)))
+        supervised = Supervised(**read_object(supervisor_file(directory)))
     except TypeError:
         return None
-    return found if found.is_alive else None
+    return supervised if supervised.is_alive else None
 
 
 def find_supervisor(home: Home, name: str) -> Supervised | None:

@@ -244,8 +244,8 @@ class Relay:
             return
         if status in (401, 403, 404, 409, 413) or not body:
             code, text = REFUSED
-            said = body.decode("utf-8", "replace")[:2000] or f"status {status}"
-            message = to_json(f"{text}: {said}")
+            reason = body.decode("utf-8", "replace")[:2000] or f"status {status}"
+            message = to_json(f"{text}: {reason}")
             error = f'{{"code":{code},"message":{message}}}'
             body = f'{{"jsonrpc":"2.0","id":{call.id},"error":{error}}}'.encode()
         write_line(body.replace(b"\n", b" "))

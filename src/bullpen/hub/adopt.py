@@ -64,7 +64,7 @@ class Adopter:
     async def load(self) -> None:
         """Fill the registry; returns when each agent has been asked for once."""
         home, registry = self._home, self._registry
-        await asyncio.to_thread(sessions.sweep, home)
+        await asyncio.to_thread(sessions.delete_half_made, home)
         states = await self._store.read(list_last_states)
         for name in await asyncio.to_thread(sessions.names, home):
             try:

@@ -59,11 +59,11 @@ class Directors:
 
     def find(self, token: str) -> str:
         """The director whose token it is; empty: nobody's."""
-        given, found = hash_of(token), ""
+        given, owner = hash_of(token), ""
         for name, (token_hash, _) in self._known.items():  # all, so that the time tells nothing
             if hmac.compare_digest(given, token_hash):
-                found = name
-        return found
+                owner = name
+        return owner
 
     async def admit(self, name: str, token_hash: str) -> DirectorLetIn:
         """From now on that token is the director's, and no other. On disk when this returns."""

@@ -22,16 +22,16 @@ Close = Callable[[], None]
 class KeptPorts:
     """All listeners, by port. `found` are those of an earlier hub. Lives on one event loop."""
 
-    def __init__(self, found: Listeners | None = None) -> None:
-        self._listeners: Listeners = dict(found or {})
+    def __init__(self, listeners: Listeners | None = None) -> None:
+        self._listeners: Listeners = dict(listeners or {})
         self._used: set[int] = set()
         self._spare: dict[int, Close] = {}  # served though nobody has asked for them
         self._line: socket.socket | None = None
 
-    def add(self, found: Listeners) -> bool:
+    def add(self, listeners: Listeners) -> bool:
         """More of an earlier hub; whether there is a port that was not known."""
-        new = found.keys() - self._listeners.keys()
-        for port, listener in found.items():
+        new = listeners.keys() - self._listeners.keys()
+        for port, listener in listeners.items():
             if port in new:
                 self._listeners[port] = listener
             else:

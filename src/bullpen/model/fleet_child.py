@@ -73,30 +73,30 @@ class GuestChild(Value):
         return self.birth.id
 
 
-def spent_since(used: Used, settled: Used) -> Used:
+def spent_since(used: Used, before: Used) -> Used:
     """What was used after that."""
     return Used(
-        tokens=max(0, used.tokens - settled.tokens),
-        usd=max(0.0, used.usd - settled.usd),
-        minutes=max(0.0, used.minutes - settled.minutes),
+        tokens=max(0, used.tokens - before.tokens),
+        usd=max(0.0, used.usd - before.usd),
+        minutes=max(0.0, used.minutes - before.minutes),
     )
 
 
 def note_update(
-    child: RemoteChild, told: ChildUpdate, now: float, branch: str, problem: str
+    child: RemoteChild, update: ChildUpdate, now: float, branch: str, problem: str
 ) -> RemoteChild:
     """As it is after its host has told something; `branch` is where its commits are now, empty if
     none came, `problem` why."""
-    fields: dict[str, object] = {"is_over": told.is_over, "used": told.used}
-    if told.is_over:
-        fields["settled"] = told.used
-    if told.is_over or told.event in AT_REST:
-        fields |= {"is_at_rest": True, "uncommitted": told.uncommitted, "problem": problem}
-        fields["late"] = told.parcel if problem else None
-    if branch or (told.tip == child.base and not problem):
-        fields |= {"tip": told.tip, "home_branch": branch or child.home_branch}
-    if told.event == "child_finished":
-        status, message = told.data.get("status"), told.data.get("message")
+    fields: dict[str, object] = {"is_over": update.is_over, "used": update.used}
+    if update.is_over:
+        fields["settled"] = update.used
+    if update.is_over or update.event in AT_REST:
+        fields |= {"is_at_rest": True, "uncommitted": update.uncommitted, "problem": problem}
+        fields["late"] = update.parcel if problem else None
+    if branch or (update.tip == child.base and not problem):
+        fields |= {"tip": update.tip, "home_branch": branch or child.home_branch}
+    if update.event == "child_finished":
+        status, message = update.data.get("status"), update.data.get("message")
         fields |= {
             "reported": status if status in ("success", "failure") else "",
             "reported_at": now,

@@ -101,9 +101,9 @@ def _after_report(view: View, report: EngineReport) -> View:
     return _weighed(noted, report.at)
 
 
-def _forgiven(told: State | None) -> dict[str, State]:
+def _forgiven(state: State | None) -> dict[str, State]:
     """A new turn began, of which no hook told: that the last one failed is over."""
-    is_failed = isinstance(told, Idle) and bool(told.failed)
+    is_failed = isinstance(state, Idle) and bool(state.failed)
     return {"told": Idle()} if is_failed else {}
 
 
@@ -194,25 +194,25 @@ def _file_and_hook(view: View) -> tuple[State | None, Rung]:
             return (view.told if isinstance(view.told, Idle) else view.filed), "file"
 
 
-def _while_busy(filed: Working, told: State | None, is_told_later: bool) -> tuple[State, Rung]:
-    match told:
+def _while_busy(filed: Working, hooked: State | None, is_told_later: bool) -> tuple[State, Rung]:
+    match hooked:
         case Blocked() if is_told_later:
             # The file says it a moment later; in a headless run it never does.
-            return told, "hook"
+            return hooked, "hook"
         case Blocked(tool=tool):
             return Working(tool=tool), "file"  # answered in the terminal
         case Working(doing="review", tool=tool) if not is_told_later:
             return Working(tool=tool), "file"
         case Working():
-            return told, "file"
+            return hooked, "file"
         case _:
             return filed, "file"
 
 
-def _while_waiting(filed: Blocked, told: State | None) -> tuple[State, Rung]:
-    match told:
+def _while_waiting(filed: Blocked, hooked: State | None) -> tuple[State, Rung]:
+    match hooked:
         case Working(doing="review"):
-            return told, "hook"  # its dialog is open, but nobody has to answer yet
+            return hooked, "hook"  # its dialog is open, but nobody has to answer yet
         case Working(tool=tool) | Blocked(tool=tool):
             return filed.model_copy(update={"tool": tool}), "file"
         case _:

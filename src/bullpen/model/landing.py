@@ -241,7 +241,7 @@ def take_newer(landing: Landing, tip: str) -> Landing:
     return move(landing, Waiting()).model_copy(update={"tip": tip})
 
 
-def ask_again(landing: Landing, asked: Landing) -> Landing | None:
+def ask_again(landing: Landing, wanted: Landing) -> Landing | None:
     """Somebody asks for what is in the queue already: as it is asked for now. A command that was
     named to verify it stays until another is named: else what failed would land unverified. None if
     another is at it just now with another commit: that is an entry of its own."""
@@ -249,19 +249,19 @@ def ask_again(landing: Landing, asked: Landing) -> Landing | None:
         again = move(landing, Waiting())
         how = ("strategy", "timeout_seconds", "by", "cleans_up", "is_for_one_commit")
         whose = ("birth", "is_of_agent", "role", "pod", "overrides", "ceiling", "network")
-        is_verify_kept = landing.is_verify_given and not asked.is_verify_given
+        is_verify_kept = landing.is_verify_given and not wanted.is_verify_given
         verify = () if is_verify_kept else ("verify", "is_verify_given")
         taken = ("tip", *how, *verify, *whose)
-        return again.model_copy(update={key: getattr(asked, key) for key in taken})
-    return landing if landing.tip == asked.tip else None
+        return again.model_copy(update={key: getattr(wanted, key) for key in taken})
+    return landing if landing.tip == wanted.tip else None
 
 
-def is_about_same(landing: Landing, asked: Landing) -> bool:
+def is_about_same(landing: Landing, wanted: Landing) -> bool:
     """Whether somebody asks for what that entry lands: the same life of that name, into the same
     branch."""
-    is_same_life = landing.birth in ("", asked.birth)
+    is_same_life = landing.birth in ("", wanted.birth)
     where = (landing.name, landing.has_worktree, *landing.queue)
-    return is_same_life and where == (asked.name, asked.has_worktree, *asked.queue)
+    return is_same_life and where == (wanted.name, wanted.has_worktree, *wanted.queue)
 
 
 def is_removed(landing: Landing, birth: str, *, has_worktree: bool) -> bool:

@@ -89,8 +89,8 @@ def _line(text: str) -> str:
 def questions_text(tool_input: Mapping[str, Any]) -> str:
     """All of them for people, an option in a line with its number. No text of theirs can look like
     a line of its own; fields that are not known here stand below as `⟨name⟩ value`."""
-    asked = [_question_lines(fields) for fields in tool_input["questions"]]
-    return "\n".join(line for lines in asked for line in lines)
+    questions = [_question_lines(fields) for fields in tool_input["questions"]]
+    return "\n".join(line for lines in questions for line in lines)
 
 
 def _question_lines(fields: Mapping[str, Any]) -> Iterator[str]:

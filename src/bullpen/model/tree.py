@@ -48,11 +48,11 @@ class Family:
         return name
 
     def _line(self, above: str) -> list[str]:
-        found: list[str] = []
+        line: list[str] = []
         while above in self._parents:
-            found.append(above)
+            line.append(above)
             above = self._parents[above]
-        return found
+        return line
 
     def depth(self, name: str) -> int:
         """0: a person started it."""
@@ -71,10 +71,10 @@ class Family:
 
     def under(self, name: str) -> list[str]:
         """All that descend from it, leaves first: children stand before their parents."""
-        found: list[str] = []
+        descendants: list[str] = []
         for child in self.children(name):
-            found += [*self.under(child), child]
-        return found
+            descendants += [*self.under(child), child]
+        return descendants
 
     def is_above(self, one: str, other: str) -> bool:
         """Whether `other` descends from `one`."""

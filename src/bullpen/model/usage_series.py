@@ -81,11 +81,11 @@ def make_series(
     by: SeriesBy, step: Step, starts: Sequence[str], points: Iterable[UsagePoint]
 ) -> UsageSeries:
     """The series of those that used most, and of the rest."""
-    place = {start: at for at, start in enumerate(starts)}
+    position = {start: at for at, start in enumerate(starts)}
     tokens: dict[str, list[int]] = defaultdict(lambda: [0] * len(starts))
     usd: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(starts))
     for point in points:
-        at = place.get(point.start)
+        at = position.get(point.start)
         if at is not None:
             tokens[point.name][at] += point.tokens
             usd[point.name][at] += point.usd

@@ -177,8 +177,8 @@ def _look(inodes: Mapping[Path, str]) -> str:
     an agent that works in the same directory may have put a link there meanwhile."""
     paths = " ".join(shlex.quote(str(path)) for path in inodes)
     wanted = shlex.quote("\n".join(inodes.values()))
-    found = f'"$({_stat()} -c %d:%i -- {paths})"'
-    return f"test {found} = {wanted} || {{ {_give_up('a directory was replaced just now')}; }}"
+    now = f'"$({_stat()} -c %d:%i -- {paths})"'
+    return f"test {now} = {wanted} || {{ {_give_up('a directory was replaced just now')}; }}"
 
 
 def _stat() -> str:

@@ -1,7 +1,7 @@
 """How many processes and how much memory a sandbox may use: cgroups, else a process limit.
 
 `find` says what is available here. `prepare` makes the groups of one run, the shell in front of the
-sandbox enters them, `sweep` removes those of runs that ended. Every group is made in our own, or
+sandbox enters them, `remove_ended` removes those of ended runs. Every group is made in our own, or
 next to it where that is delegated to us, so our own limits still hold.
 """
 
@@ -82,7 +82,7 @@ def prepare(policy: Policy, limits: Limits) -> None:
             ) from error
 
 
-def sweep(home: Path, running: Collection[Path], limits: Limits | None = None) -> list[Path]:
+def remove_ended(home: Path, running: Collection[Path], limits: Limits | None = None) -> list[Path]:
     """Remove the groups of this home whose sessions do not run; say which. One that still has
     processes stays: the kernel refuses."""
     used = {_name(home, session) for session in running}

@@ -31,7 +31,7 @@ from bullpen.worktrees.private.refresh import refresh
 
 def prepare(policy: Policy) -> None:
     """Names for the user and the group, the limits."""
-    with _told():
+    with _os_errors_named():
         policy.sockets.mkdir(mode=0o700, exist_ok=True)
         write_sandbox_files(policy)
     limits.prepare(policy, limits.find())
@@ -43,7 +43,7 @@ def prepare_private_git(policy: Policy) -> None:
     store = private_store(policy)
     if store is None or policy.git is None:
         return
-    with _told():
+    with _os_errors_named():
         if not store.exists:
             remove_planted(policy.git)
         if begin_use(store):
@@ -53,13 +53,13 @@ def prepare_private_git(policy: Policy) -> None:
 def prepare_shared_git(policy: Policy) -> None:
     """Where an agent writes into the repository's own directories."""
     if policy.git and policy.git.admin != policy.git.common:
-        with _told():
+        with _os_errors_named():
             remove_planted(policy.git)
             _complete(policy.git)
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _os_errors_named() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -92,10 +92,10 @@ def _write(path: Path, content: bytes) -> None:
     """Only if need be. By a rename: sandboxes that run read it."""
     if not path.exists() or path.read_bytes() != content:
         path.parent.mkdir(exist_ok=True)
-        beside = path.with_name(f".{path.name}.new")
-        beside.write_bytes(content)
-        beside.chmod(0o644)
-        beside.replace(path)
+        new = path.with_name(f".{path.name}.new")
+        new.write_bytes(content)
+        new.chmod(0o644)
+        new.replace(path)
 
 
 def _complete(repo: Git) -> None:

@@ -41,16 +41,16 @@ class Keys:
         # Every sequence begins with Escape: as a key it is known only by what does not follow.
         alone = b"" if self._byte == ESCAPE else b"(?P<raw>%s)|" % re.escape(bytes([self._byte]))
         self._pattern = re.compile(alone + _ENCODED, re.VERBOSE)
-        self._held = b""
+        self._unfinished = b""
         self._pasting = False
 
     @property
     def waits(self) -> bool:
-        return bool(self._held)
+        return bool(self._unfinished)
 
     def feed(self, typed: bytes) -> tuple[bytes, bool]:
         """What to pass on, and whether to leave; after that key nothing is passed on."""
-        typed, self._held = self._held + typed, b""
+        typed, self._unfinished = self._unfinished + typed, b""
         passed = bytearray()
         start = 0
         while True:
@@ -78,16 +78,16 @@ class Keys:
             # A release is dropped: the program never saw the press.
         half = (_HALF_PASTE_END if self._pasting else _HALF).search(typed, start)
         end = half.start() if half else len(typed)
-        self._held = typed[end:]
+        self._unfinished = typed[end:]
         passed += typed[start:end]
         return bytes(passed), False
 
     def flush(self) -> tuple[bytes, bool]:
         """As `feed`, for the bytes that turned out to be all there is."""
-        held, self._held = self._held, b""
-        if self._byte == ESCAPE and held == b"\x1b" and not self._pasting:
+        rest, self._unfinished = self._unfinished, b""
+        if self._byte == ESCAPE and rest == b"\x1b" and not self._pasting:
             return b"", True
-        return held, False
+        return rest, False
 
     def _event(self, match: re.Match[bytes]) -> int | None:
         """Which event of the detach key this is; None for another key."""
@@ -102,8 +102,8 @@ class Keys:
         return int(match["event"] or PRESS) if self._is_ours(code, modifiers) else None
 
     def _is_ours(self, code: int, modifiers: int) -> bool:
-        held = modifiers & ~LOCKS
+        pressed = modifiers & ~LOCKS
         if code == ord(self._char):
-            return held == CONTROL or (held == CONTROL | SHIFT and not self._char.isalpha())
+            return pressed == CONTROL or (pressed == CONTROL | SHIFT and not self._char.isalpha())
         unshifted = UNSHIFTED.get(self._char)
-        return unshifted is not None and code == ord(unshifted) and held == CONTROL | SHIFT
+        return unshifted is not None and code == ord(unshifted) and pressed == CONTROL | SHIFT

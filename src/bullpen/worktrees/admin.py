@@ -120,7 +120,7 @@ def drop(repo: Repository, id: str) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def sweep(repo: Repository) -> None:
+def delete_leftovers(repo: Repository) -> None:
     """Delete what a killed `add` or `drop` left aside; the caller holds the lock."""
     for name in ("new", "dropped"):
         with contextlib.suppress(FileNotFoundError):

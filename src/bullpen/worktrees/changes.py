@@ -132,10 +132,12 @@ def changes_since(
         uncommitted, files_tree = _uncommitted(trees, index, base, before)
         return Changes(
             commits=commits_since(look, base),
-            log=_told(lambda: trees.log(base)) if look.head else "",
-            committed=_told(lambda: trees.diff(base, look.head)) if look.head else HEADLESS,
+            log=_text_or_problem(lambda: trees.log(base)) if look.head else "",
+            committed=_text_or_problem(lambda: trees.diff(base, look.head))
+            if look.head
+            else HEADLESS,
             uncommitted=uncommitted,
-            staged=_told(lambda: _staged(trees, files_tree)),
+            staged=_text_or_problem(lambda: _staged(trees, files_tree)),
         )
 
 
@@ -170,9 +172,11 @@ def compare(checkout: VerifiedCheckout, base: str) -> Compared:
         uncommitted, files_tree = _uncommitted(trees, index, base, "")
         return Compared(
             commits=commits_since(look, base),
-            committed=_told(lambda: trees.diff(base, look.head)) if look.head else HEADLESS,
+            committed=_text_or_problem(lambda: trees.diff(base, look.head))
+            if look.head
+            else HEADLESS,
             uncommitted=uncommitted,
-            staged=_told(lambda: _staged(trees, files_tree)),
+            staged=_text_or_problem(lambda: _staged(trees, files_tree)),
             committed_files=_count(trees, base, look.head),
             uncommitted_files=_count(trees, look.head, files_tree),
         )
@@ -202,7 +206,7 @@ def _looking(
     return look_at(checkout.repo, checkout.checkout, seconds=SECONDS, cache=cache)
 
 
-def _told(part: Callable[[], str]) -> str:
+def _text_or_problem(part: Callable[[], str]) -> str:
     """What goes wrong with one part does not hide the others, and is not nothing."""
     try:
         return part()

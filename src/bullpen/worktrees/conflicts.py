@@ -76,5 +76,5 @@ def find_conflicts(
 def _those_there(repo: Repository, commits: Iterable[str]) -> set[str]:
     """Which are commits of the repository. A worktree may have none yet, and git may read its head
     from where an agent pointed it: one such must not keep the others from being compared."""
-    asked = {f"{commit}^{{commit}}": commit for commit in commits if COMMIT.fullmatch(commit)}
-    return {asked[text] for text, found in resolve(repo, list(asked)).items() if found}
+    names = {f"{commit}^{{commit}}": commit for commit in commits if COMMIT.fullmatch(commit)}
+    return {names[text] for text, id in resolve(repo, list(names)).items() if id}

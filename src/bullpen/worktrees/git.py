@@ -266,9 +266,9 @@ def has_commits(repo: Repository) -> bool:
 
 def current_branch(repo: Repository) -> str | None:
     """The branch of the tree we came from; None when its head is detached."""
-    found = _read_branch(repo)
-    if found:
-        return found
+    branch = _read_branch(repo)
+    if branch:
+        return branch
     done = git(repo, "symbolic-ref", "-q", "HEAD", accept=(0, 1))
     return done.text.strip().removeprefix("refs/heads/") or None
 

@@ -27,16 +27,16 @@ def offsets(content: bytes, hash_bytes: int) -> list[int]:
         signature, version, count = HEADER.unpack_from(content)
         if signature != b"DIRC" or version not in (2, 3):
             raise UnknownIndex
-        found, offset = [], HEADER.size
+        starts, offset = [], HEADER.size
         for _ in range(count):
-            found.append(offset)
+            starts.append(offset)
             flags_at = offset + STAT_BYTES + hash_bytes
             is_extended = content[flags_at] & (EXTENDED >> 8)
             end = content.index(b"\0", flags_at + (4 if is_extended else 2))
             offset += (end - offset) // ALIGNMENT * ALIGNMENT + ALIGNMENT
     except (struct.error, IndexError, ValueError) as error:
         raise UnknownIndex from error
-    return found
+    return starts
 
 
 def forget_recent(content: bytes, since: int, hash_bytes: int) -> bytes:

@@ -24,7 +24,7 @@ def list_text(rows: Rows, *, colour: bool = False, columns: int = 0) -> str:
     """A line each; 0 columns is no limit. A broken worktree says what is wrong with it."""
     if not rows:
         return "no worktrees · bullpen worktree create NAME makes one\n"
-    cells = [[printable(cell) for cell in _cells(entry.name, found)] for entry, found in rows]
+    cells = [[printable(cell) for cell in _cells(entry.name, info)] for entry, info in rows]
     lines = lay_out(COLUMNS, [COLUMNS, *cells], columns, drop=DROPPED, cut=CUT)
     if colour:
         lines[0] = f"\x1b[2m{lines[0]}\x1b[0m"
@@ -34,10 +34,10 @@ def list_text(rows: Rows, *, colour: bool = False, columns: int = 0) -> str:
 def list_fields(rows: Rows) -> list[dict[str, Any]]:
     """What programs are told of each, as JSON has it: all that is known, or what is wrong."""
     return [
-        _fields(found)
-        if isinstance(found, Info)
-        else {"name": entry.name, "path": str(entry.path), "error": found}
-        for entry, found in rows
+        _fields(info)
+        if isinstance(info, Info)
+        else {"name": entry.name, "path": str(entry.path), "error": info}
+        for entry, info in rows
     ]
 
 

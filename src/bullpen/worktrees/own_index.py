@@ -289,9 +289,9 @@ def _save(look: Look) -> None:
             look.git("update-index", "--index-version", "2")
             content = index_file.forget_recent(look.index.read_bytes(), since, hash_bytes)
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = cache / f".{os.urandom(4).hex()}"
-        beside.write_bytes(content)
-        beside.replace(cache / look.head)
+        new = cache / f".{os.urandom(4).hex()}"
+        new.write_bytes(content)
+        new.replace(cache / look.head)
         for path in cache.iterdir():
             if path.name != look.head:
                 path.unlink(missing_ok=True)

@@ -130,5 +130,5 @@ def read_commit(repo: Repository, head: str) -> str:
 def find_tip(repo: Repository, ref: str) -> str | None:
     """The commit of a branch; None if there is none of that name. From the file of its ref, if it
     has one: asking git costs a process."""
-    found = "" if ".." in ref else read_commit(repo, f"ref: {ref}")
-    return found or resolve(repo, [ref])[ref]
+    commit = "" if ".." in ref else read_commit(repo, f"ref: {ref}")
+    return commit or resolve(repo, [ref])[ref]

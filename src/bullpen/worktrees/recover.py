@@ -22,7 +22,7 @@ from bullpen.worktrees.site import Site, points_to
 
 def recover(repo: Repository, lock: Lock) -> int:
     """Deal with everything that dead owners left behind; returns how many intents."""
-    admin.sweep(repo)
+    admin.delete_leftovers(repo)
     with journal.abandoned(repo, lock) as intents:
         for entry, intent in intents:
             match intent:

@@ -256,8 +256,8 @@ def is_without_work(repo: Repository, checkout: Checkout, path: str) -> bool:
 
 def _find_module(checkout: Checkout, path: str) -> Path | None:
     modules = checkout.admin / "modules"
-    found = (modules / name for name in list_modules(modules))
-    return next((each for each in found if points_to(checkout.path / path, each)), None)
+    candidates = (modules / name for name in list_modules(modules))
+    return next((each for each in candidates if points_to(checkout.path / path, each)), None)
 
 
 def _has_own_commits(module: Path, shared: Path) -> bool:

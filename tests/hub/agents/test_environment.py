@@ -257,7 +257,7 @@ def test_x5_an_environment_of_before_sandboxes_is_moved_out_of_their_sight(tmp_p
     home = Home(tmp_path)
     (home.sessions / "amy").mkdir(parents=True)
     (home.sessions / "amy" / "env").write_text('{"env": {"API_KEY": "x"}}')
-    sessions.sweep(home)
+    sessions.delete_half_made(home)
     assert not (home.sessions / "amy" / "env").exists()
     assert sessions.load_launch_env(home, "amy").env == {"API_KEY": "x"}
     assert home.private("amy").stat().st_mode & 0o777 == 0o700

@@ -220,7 +220,7 @@ def test_r8_work_that_comes_after_the_plan_keeps_the_worktree(tmp_path: Path) ->
         place = WorktreeRef(name="amy", repo=str(site.repo.common_dir), path=str(path))
         parts.agent("amy", ENDED, worktree=place, cwd=str(path))
         results = []
-        async for told in parts.hub.gc.sweep(0.0, force=False, dry_run=False):
+        async for told in parts.hub.gc.collect(0.0, force=False, dry_run=False):
             if isinstance(told, GcProgress) and told.doing == "removing" and not told.number:
                 (path / "work").write_text("of hours")
             if isinstance(told, GcPlan):

@@ -19,11 +19,11 @@ def test_l4_asking_for_a_name_that_is_taken_hides_no_child() -> None:
         started, earlier = asked("1", state="started"), asked("0", state="started", at=0.5)
         refused = asked("2", state="refused", parent="other", at=2.0)
         sent = asked("3", state="sent", parent="other", at=3.0)
-        rows.asked = {each.id: each for each in (earlier, started, refused, sent)}
+        rows.remote = {each.id: each for each in (earlier, started, refused, sent)}
         assert rows.find_named("h2/lead.csv") == started
-        rows.asked = {each.id: each for each in (refused, sent)}
+        rows.remote = {each.id: each for each in (refused, sent)}
         assert rows.find_named("h2/lead.csv") == sent
-        rows.asked = {refused.id: refused}
+        rows.remote = {refused.id: refused}
         assert rows.find_named("h2/lead.csv") is None
 
     in_parts(main)

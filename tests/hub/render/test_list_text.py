@@ -154,7 +154,7 @@ def test_p7_a_narrow_terminal_gets_less_and_the_state_to_the_end(
 def test_p7_the_last_answer_is_shown_where_there_is_room() -> None:
     said = {"amy": "Fixed two failing tests\x1b in test_auth.py (off-by-one in token expiry)."}
     shown = {
-        columns: list_text(MORNING, {}, said=said, colour=False, now=NOW, columns=columns)
+        columns: list_text(MORNING, {}, latest_words=said, colour=False, now=NOW, columns=columns)
         for columns in (0, 120, 80)
     }
     assert r"Fixed two failing tests\x1b in test_auth.py (off-by-one in token expiry)." in shown[0]

@@ -583,11 +583,13 @@ def test_o2_nothing_is_kept_of_runs_that_are_over_and_of_agents_that_are_removed
             for each in (live, gone):
                 await count(parts, each.agent, total(10, f"s{number}".encode()))
                 await parts.tell(each.agent.name, Idle())
-            await until(lambda number=number: {f"r{number}", f"g{number}"} <= watched._said.keys())
+            await until(
+                lambda number=number: {f"r{number}", f"g{number}"} <= watched._recorded.keys()
+            )
             await until(lambda number=number: {"amy", f"gone{number}"} <= usage._clocks.keys())
             parts.registry.drop(gone.agent.name)
         usage.changed.set()
-        await until(lambda: watched._said.keys() == {"r2"})
+        await until(lambda: watched._recorded.keys() == {"r2"})
         await usage.flush()
         assert usage._clocks.keys() == usage._series.keys() == usage._models.keys() == {"amy"}
         assert (await next_hub(parts)).of(live.agent).tokens == 30

@@ -186,20 +186,20 @@ def _ask(home: Home, name: str, forge: str) -> bytes:
             "--from is for git-config only, and names a forge",
             hint=f"bullpen auth set git-config --from {'|'.join(forge_user.FORGES)}",
         )
-    found = forge_user.FORGES[forge]
-    token = credentials.load(home, found.credential)
+    account = forge_user.FORGES[forge]
+    token = credentials.load(home, account.credential)
     if token is None:
         raise BullpenError(
-            f"{found.credential} is not set",
-            hint=f"bullpen auth set {found.credential} < FILE",
+            f"{account.credential} is not set",
+            hint=f"bullpen auth set {account.credential} < FILE",
             kind=Kind.NOT_FOUND,
         )
-    return forge_user.ask(found, token).encode()
+    return forge_user.ask(account, token).encode()
 
 
 def _commits_as(home: Home) -> str:
-    found = credentials.git_identity(home)
-    return output.printable(f"{found['GIT_AUTHOR_NAME']} <{found['GIT_AUTHOR_EMAIL']}>")
+    identity = credentials.git_identity(home)
+    return output.printable(f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}>")
 
 
 def _look(home: Home, name: str) -> dict[str, Any]:

@@ -22,14 +22,14 @@ INSTALL = {
 def command(shell: str | None) -> None:
     """Print the completion script of your shell; its first comment says how to install it."""
     name = shell or PurePath(os.environ.get("SHELL", "")).name
-    found = get_completion_class(name) if name in INSTALL else None
-    if found is None:
+    completion = get_completion_class(name) if name in INSTALL else None
+    if completion is None:
         raise BullpenError(
             f"no completion for the shell {name!r}",
             hint=" · ".join(f"bullpen completion {known}" for known in INSTALL),
         )
     table = click.get_current_context().find_root().command
-    script = found(table, {}, "bullpen", "_BULLPEN_COMPLETE").source()
+    script = completion(table, {}, "bullpen", "_BULLPEN_COMPLETE").source()
     output.write(with_comment(script, f"# {INSTALL[name]}").rstrip("\n"))
 
 

@@ -28,13 +28,13 @@ def command(name: str, is_stat: bool, against: str, as_json: bool) -> None:
         site = open_site(None, name)
         bring_over(site)
         compared, base = worktrees.compare_worktree(site, name, against)
-    found = _conflicts(site, name, against)
+    conflicts = _conflicts(site, name, against)
     if as_json:
-        output.write_json(_to_json(name, base, compared, found))
+        output.write_json(_to_json(name, base, compared, conflicts))
         return
     files = len(compared.uncommitted_files)
     last = summary(
-        compared.commits.count, files, against or worktrees.base_of(site, name), found.items()
+        compared.commits.count, files, against or worktrees.base_of(site, name), conflicts.items()
     )
     lines = [*(_stat(compared) if is_stat else _text(compared)), last]
     if is_stat:
@@ -51,8 +51,8 @@ def _conflicts(site: Site, name: str, against: str) -> dict[str, tuple[str, ...]
         *(e.name for e in others if e.head.strip("0")),
     ]
     pairs = [(name, other) for other in dict.fromkeys(named) if other]
-    found = worktrees.conflicts_of(site, pairs) if worktrees.head(site, name) else {}
-    return {other: result.files for (_, other), result in found.items()}
+    results = worktrees.conflicts_of(site, pairs) if worktrees.head(site, name) else {}
+    return {other: result.files for (_, other), result in results.items()}
 
 
 def _text(compared: Compared) -> list[str]:
@@ -81,7 +81,7 @@ def _has_colours() -> bool:
 
 
 def _to_json(
-    name: str, base: str, compared: Compared, found: dict[str, tuple[str, ...]]
+    name: str, base: str, compared: Compared, conflicts: dict[str, tuple[str, ...]]
 ) -> dict[str, Any]:
     parts = {"committed": compared.committed_files, "uncommitted": compared.uncommitted_files}
     return {
@@ -94,5 +94,5 @@ def _to_json(
             for part, each in parts.items()
             for file in each
         ],
-        "conflicts": {other: list(files) for other, files in found.items() if files},
+        "conflicts": {other: list(files) for other, files in conflicts.items() if files},
     }

@@ -71,10 +71,10 @@ def _cells(event: Any, there: set[str]) -> tuple[str, ...]:
     sender = event["from"]
     if sender not in there and event.kind.startswith("child"):
         sender = f"{sender} (removed)"
-    said = event.data.get("message") or event.data.get("last_message") or ""
+    text = event.data.get("message") or event.data.get("last_message") or ""
     parts = [
         event.data.get("status") or event.data.get("how") or event.data.get("state") or "",
-        " ".join(str(said).split())[:SHOWN_CHARACTERS],
+        " ".join(str(text).split())[:SHOWN_CHARACTERS],
     ]
     detail = " · ".join(part for part in parts if part)
     cells = (str(event.id), at, sender, event.kind, detail)

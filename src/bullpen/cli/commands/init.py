@@ -67,7 +67,7 @@ def command(directory: str | None, everywhere: bool, accept: bool, as_json: bool
 
 def _find_above(home: paths.Home, person: Path) -> Path | None:
     """The home that commands found here before this one was made."""
-    above = paths.home_above(_place(home.root).parent)
+    above = paths.home_above(_directory_of(home.root).parent)
     try:
         if above is not None:
             accepted.check(above, os.environ, person)
@@ -76,19 +76,19 @@ def _find_above(home: paths.Home, person: Path) -> Path | None:
     return above
 
 
-def _place(root: Path) -> Path:
+def _directory_of(root: Path) -> Path:
     """The directory in which and below which a home is found."""
     return root.parent if root.name == ".bullpen" else root
 
 
 def _which_is_used(home: paths.Home, above: Path | None) -> Iterator[str]:
     """What a person with several homes has to know."""
-    here = paths.short_path(_place(home.root))
+    here = paths.short_path(_directory_of(home.root))
     if above is not None:
         yield f"There is another home above: {paths.short_path(above)}"
         yield (
             f"Commands in {here} and below use the new one; elsewhere in"
-            f" {paths.short_path(_place(above))} that one, with its own agents"
+            f" {paths.short_path(_directory_of(above))} that one, with its own agents"
         )
     named = os.environ.get("BULLPEN_DIR")
     if named and Path(named).resolve() != home.root:
@@ -111,12 +111,12 @@ def _offer_local_files(home: paths.Home) -> None:
 
 
 def _accept(directory: Path, person: Path, as_json: bool) -> None:
-    found = paths.home_at(directory)
-    if found is None:
+    home = paths.home_at(directory)
+    if home is None:
         raise BullpenError(
             f"there is no home in {directory}", hint="bullpen init", kind=Kind.NOT_FOUND
         )
-    root = found.resolve()
+    root = home.resolve()
     is_new = accepted.accept(root, os.environ, person)
     if as_json:
         output.write_json({"home": str(root), "accepted": is_new})

@@ -31,10 +31,10 @@ def complete_roles(
     """Names of roles for the shell; nothing if there is no home."""
     try:
         home = current_home()
-        found = roles.list_roles(home.roles, home.pod_roles)
+        files = roles.list_roles(home.roles, home.pod_roles)
     except (BullpenError, OSError):
         return []
-    return sorted({file.name for file in found if file.name.startswith(incomplete)})
+    return sorted({file.name for file in files if file.name.startswith(incomplete)})
 
 
 @click.group(cls=Group)
@@ -47,11 +47,11 @@ def command() -> None:
 def list_(as_json: bool) -> None:
     """List all roles; those of pods are marked."""
     home = current_home()
-    found = roles.summaries(home.roles, home.pod_roles)
+    summaries = roles.summaries(home.roles, home.pod_roles)
     if as_json:
-        output.write_json({"roles": [_summary_to_json(summary) for summary in found]})
+        output.write_json({"roles": [_summary_to_json(summary) for summary in summaries]})
         return
-    if not found:
+    if not summaries:
         output.write("no roles · bullpen role init NAME")
         return
     rows = [
@@ -62,7 +62,7 @@ def list_(as_json: bool) -> None:
             if summary.is_broken
             else summary.description,
         )
-        for summary in found
+        for summary in summaries
     ]
     if not any(mark for _, mark, _ in rows):
         output.write_table(["ROLE", "DESCRIPTION"], [(name, text) for name, _, text in rows])

@@ -76,31 +76,31 @@ def _add(wanted: Path, force: bool, is_asked: bool, as_json: bool) -> None:
             }
         )
         return
-    place = output.printable(short_path(wanted))
+    shown_path = output.printable(short_path(wanted))
     if before is not None and before.directory == wanted:
-        output.write(f"{place} was trusted already, since {output.printable(before.since)}")
+        output.write(f"{shown_path} was trusted already, since {output.printable(before.since)}")
     else:
-        output.write(f"{place} is trusted from now on{_covered(before)}")
+        output.write(f"{shown_path} is trusted from now on{_covered(before)}")
     output.write(
         "agents started there may use its settings, hooks and servers: they run with your rights"
     )
     output.write(f"there now: {', '.join(brings) or 'none of them'}")
-    output.write(f"take it back: bullpen trust --remove {place}")
+    output.write(f"take it back: bullpen trust --remove {shown_path}")
 
 
 def _ask(wanted: Path, brings: Sequence[str]) -> None:
     """Nobody named it: a person decides, who has seen what it is about."""
-    place = output.printable(short_path(wanted))
+    shown_path = output.printable(short_path(wanted))
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BullpenError(
             f"{wanted} is around here; without a terminal it has to be named",
             hint=f"bullpen trust {shlex.quote(str(wanted))}, or --yes",
         )
     brought = output.printable(", ".join(brings)) or "no settings, hooks or servers now"
-    click.echo(f"{place} brings {brought}.", err=True)
+    click.echo(f"{shown_path} brings {brought}.", err=True)
     question = "Agents started there run what it brings, now and later, with your rights. Trust it?"
     if not click.confirm(question, err=True):
-        click.echo(f"{place} is not trusted", err=True)
+        click.echo(f"{shown_path} is not trusted", err=True)
         raise click.exceptions.Exit(1)
 
 

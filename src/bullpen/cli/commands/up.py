@@ -39,8 +39,8 @@ def command(names: tuple[str, ...], after_boot: bool, as_json: bool) -> None:
     elif not results:
         output.write("nothing has `autostart: true` · bullpen up NAME starts one all the same")
     for one, result, error in results if not as_json else []:
-        told = f"{one.kind} {one.name}: {result}" + (f": {error}" if error else "")
-        output.write(output.printable(told, lines=True))
+        line = f"{one.kind} {one.name}: {result}" + (f": {error}" if error else "")
+        output.write(output.printable(line, lines=True))
     if any(error for _, _, error in results):
         raise click.exceptions.Exit(1)
 

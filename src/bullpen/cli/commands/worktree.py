@@ -268,26 +268,27 @@ def info(name: str, repo: Path | None, as_json: bool) -> None:
     """Show all that is known of a worktree."""
     site = open_site(repo, name)
     bring_over(site, name)
-    found = worktrees.info(site, name)
+    worktree = worktrees.info(site, name)
     stat = worktrees.diff_stat(site, name)
     if as_json:
-        output.write_json({**dataclasses.asdict(found), "diff": dataclasses.asdict(stat)})
+        output.write_json({**dataclasses.asdict(worktree), "diff": dataclasses.asdict(stat)})
         return
+    behind = f"{worktree.behind} behind {worktree.base or 'its start'}"
     rows = {
-        "path": short_path(found.path),
-        "branch": found.branch or f"none ({output.printable(found.where) or 'detached'})",
-        "head": found.head,
-        "state": worktrees.state_of(found),
-        "base": f"{found.ahead} ahead of, {found.behind} behind {found.base or 'its start'}",
+        "path": short_path(worktree.path),
+        "branch": worktree.branch or f"none ({output.printable(worktree.where) or 'detached'})",
+        "head": worktree.head,
+        "state": worktrees.state_of(worktree),
+        "base": f"{worktree.ahead} ahead of, {behind}",
         "committed": f"{_counts(stat.committed)}, in {_number(stat.commits.count, 'commit')}",
         "uncommitted": f"{_counts(stat.uncommitted)}, and {stat.untracked} untracked",
-        "ports": f"{found.ports[0]}-{found.ports[-1]}" if found.ports else "",
-        "role": found.role,
-        "parent": found.parent,
-        "created": clock.to_text(found.created_at) if found.created_at else "",
+        "ports": f"{worktree.ports[0]}-{worktree.ports[-1]}" if worktree.ports else "",
+        "role": worktree.role,
+        "parent": worktree.parent,
+        "created": clock.to_text(worktree.created_at) if worktree.created_at else "",
     }
     output.write_table([], [[key, value] for key, value in rows.items() if value])
-    for change in found.changes:
+    for change in worktree.changes:
         output.write(f"  {output.printable(change)}")
 
 

@@ -44,8 +44,8 @@ def _of_project(name: object, home: Home) -> str:
     if not isinstance(name, str) or name not in projects.list_projects(home):
         return ""
     project = projects.load_project(home, name)
-    place = project.workdir or project.repo
-    return f"in {place} (projects/{name}.yaml)" if place else ""
+    where = project.workdir or project.repo
+    return f"in {where} (projects/{name}.yaml)" if where else ""
 
 
 def here(home: Home, directory: Path, role: str, name: str) -> Where:
@@ -56,9 +56,9 @@ def here(home: Home, directory: Path, role: str, name: str) -> Where:
 
     settings, person = load_settings(home.config_file), paths.person_home()
     repo = _repository(directory) if role and _has_worktree(home, role) else None
-    place = repo or directory
+    where = repo or directory
     try:
-        checked_directory(home, settings, person, str(place))
+        checked_directory(home, settings, person, str(where))
     except BullpenError as error:
         return Where({}, f"{OWN}: {error.message}")
     if repo is None:
@@ -104,5 +104,5 @@ def _repository(directory: Path) -> Path | None:
 
 
 def _in_worktree(repo: str, branch: str) -> str:
-    place = paths.short_path(Path(repo)) if repo.startswith("/") else repo
-    return f"in a worktree of {place}, branch {branch}"
+    where = paths.short_path(Path(repo)) if repo.startswith("/") else repo
+    return f"in a worktree of {where}, branch {branch}"

@@ -69,8 +69,10 @@ class Checkouts:
     def head(self, branch: str, repository: Repository) -> str:
         """The commit of that branch if it has some that the default branch lacks, else empty."""
         base, ref = f"refs/heads/{repository.default_branch}", f"refs/heads/{branch}"
-        found = _run(["--git-dir", str(self.clone), "for-each-ref", "--format=%(objectname)", ref])
-        commit = found.text.strip()
+        listing = _run(
+            ["--git-dir", str(self.clone), "for-each-ref", "--format=%(objectname)", ref]
+        )
+        commit = listing.text.strip()
         if not commit:
             return ""
         new = _run(["--git-dir", str(self.clone), "rev-list", "-n1", commit, f"^{base}"])
@@ -103,7 +105,7 @@ class Checkouts:
                 return "the name of a file"
         listed = _run(["--git-dir", str(self.clone), "rev-list", "--objects", commit])
         names = (line.partition(" ") for line in listed.text.splitlines())
-        return next((name for found, _, name in names if found == id and name), f"file {id[:12]}")
+        return next((name for blob, _, name in names if blob == id and name), f"file {id[:12]}")
 
     def tip(self, branch: str, repository: Repository) -> str:
         """The commit that the forge has as that branch; empty: none."""

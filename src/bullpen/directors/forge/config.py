@@ -41,7 +41,7 @@ def _repository(most_parts: int, form: str) -> AfterValidator:
 
 
 def _check_placeholders(text: str) -> str:
-    unknown = [found[0] for found in PLACEHOLDER.finditer(text) if found[1] not in PLACEHOLDERS]
+    unknown = [match[0] for match in PLACEHOLDER.finditer(text) if match[1] not in PLACEHOLDERS]
     if unknown:
         allowed = " ".join(f"{{{{.{name}}}}}" for name in PLACEHOLDERS)
         raise ValueError(f"no placeholder {unknown[0][:40]} · {allowed}")

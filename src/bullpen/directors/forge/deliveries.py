@@ -73,11 +73,11 @@ def dig(payload: object, *path: str) -> object:
     return payload
 
 
-def numbers(*found: object) -> tuple[int, ...]:
+def numbers(*values: object) -> tuple[int, ...]:
     """Those that are numbers."""
-    return tuple(each for each in found if isinstance(each, int) and not isinstance(each, bool))
+    return tuple(each for each in values if isinstance(each, int) and not isinstance(each, bool))
 
 
-def words(*found: object) -> tuple[str, ...]:
+def words(*values: object) -> tuple[str, ...]:
     """Those that are text."""
-    return tuple(each for each in found if isinstance(each, str) and each)
+    return tuple(each for each in values if isinstance(each, str) and each)

@@ -51,8 +51,10 @@ class GitHubForge:
         return str((await self._http.get("/user")).json["login"])
 
     async def repository(self) -> Repository:
-        found = (await self._http.get(self._path)).json
-        return Repository(default_branch=found["default_branch"], clone_url=str(found["clone_url"]))
+        fields = (await self._http.get(self._path)).json
+        return Repository(
+            default_branch=fields["default_branch"], clone_url=str(fields["clone_url"])
+        )
 
     async def may_write(self, person: str) -> bool:
         target = f"{self._path}/collaborators/{quote(person, safe='')}/permission"
@@ -63,8 +65,8 @@ class GitHubForge:
 
     async def open_issues(self, label: str) -> list[Issue]:
         query = {"state": "open", **({"labels": label} if label else {})}
-        found = await self._http.get_all(f"{self._path}/issues", query)
-        return [_issue(each) for each in found if "pull_request" not in each]
+        rows = await self._http.get_all(f"{self._path}/issues", query)
+        return [_issue(each) for each in rows if "pull_request" not in each]
 
     async def issue(self, number: int) -> Issue:
         answer = await self._http.get(f"{self._path}/issues/{number}", accept=GONE)
@@ -73,8 +75,8 @@ class GitHubForge:
         return _issue(answer.json)
 
     async def comments(self, number: int, *, of_pull: bool = False) -> list[Comment]:
-        found = await self._http.get_all(f"{self._path}/issues/{number}/comments", {})
-        return [_comment(each) for each in found]
+        rows = await self._http.get_all(f"{self._path}/issues/{number}/comments", {})
+        return [_comment(each) for each in rows]
 
     async def comment(self, number: int, text: str, *, of_pull: bool = False) -> int:
         body = {"body": text}
@@ -105,10 +107,10 @@ class GitHubForge:
     # ── pulls ──
 
     async def approvals(self, pull: int) -> list[Approval]:
-        found = await self._http.get_all(
+        rows = await self._http.get_all(
             f"{self._path}/issues/{pull}/reactions", {"content": APPROVAL}
         )
-        return [Approval(id=each["id"], person=_name(each["user"])) for each in found]
+        return [Approval(id=each["id"], person=_name(each["user"])) for each in rows]
 
     async def label(self, pull: int, name: str) -> None:
         await self._http.send("POST", f"{self._path}/issues/{pull}/labels", {"labels": [name]})
@@ -116,8 +118,8 @@ class GitHubForge:
     async def find_pull(self, branch: str) -> Pull | None:
         owner = self._repo.partition("/")[0]  # no fork's branch of the same name
         query = {"head": f"{owner}:{branch}", "state": "all"}
-        found = await self._http.get_all(f"{self._path}/pulls", query)
-        return max(map(_pull, found), key=lambda pull: pull.number, default=None)
+        rows = await self._http.get_all(f"{self._path}/pulls", query)
+        return max(map(_pull, rows), key=lambda pull: pull.number, default=None)
 
     async def open_pull(
         self, branch: str, base: str, title: str, body: str, *, is_draft: bool
@@ -128,9 +130,9 @@ class GitHubForge:
     async def reviews(self, pull: int) -> Reviews:
         target = f"{self._path}/pulls/{pull}"
         # In this order: of a review that is there, all comments are there. Others come next time.
-        found = await self._http.get_all(f"{target}/reviews")
-        known = {each["id"] for each in found}
-        texts = tuple(_comment(each) for each in found if each["state"] in ASKS and each["body"])
+        rows = await self._http.get_all(f"{target}/reviews")
+        known = {each["id"] for each in rows}
+        texts = tuple(_comment(each) for each in rows if each["state"] in ASKS and each["body"])
         lines = await self._http.get_all(f"{target}/comments")
         at_lines = tuple(
             _comment(each) for each in lines if each["pull_request_review_id"] in {*known, None}
@@ -138,13 +140,13 @@ class GitHubForge:
         return Reviews(texts=texts, at_lines=at_lines)
 
     async def health(self, pull: int) -> Health:
-        found = (await self._http.get(f"{self._path}/pulls/{pull}")).json
-        mergeable = found["mergeable"]
+        fields = (await self._http.get(f"{self._path}/pulls/{pull}")).json
+        mergeable = fields["mergeable"]
         return Health(
-            head=found["head"]["sha"],
-            base=found["base"]["ref"],
+            head=fields["head"]["sha"],
+            base=fields["base"]["ref"],
             is_conflicting=None if mergeable is None else not mergeable,
-            updated=datetime.fromisoformat(found["updated_at"]).timestamp(),
+            updated=datetime.fromisoformat(fields["updated_at"]).timestamp(),
         )
 
     async def checks(self, commit: str) -> list[Check]:
@@ -154,20 +156,20 @@ class GitHubForge:
         statuses = await self._http.get_all(f"{target}/status", within="statuses")
         return [*map(self._check, runs), *map(_status, statuses)]
 
-    def _check(self, found: Any) -> Check:
-        output, app = found["output"], found["app"] or {}
-        is_over = found["status"] == "completed"
-        failed = "failed" if found["conclusion"] in FAILED else "passed"
+    def _check(self, fields: Any) -> Check:
+        output, app = fields["output"], fields["app"] or {}
+        is_over = fields["status"] == "completed"
+        failed = "failed" if fields["conclusion"] in FAILED else "passed"
         has_log = app.get("slug") == ACTIONS
         return Check.model_validate(
             {
-                "id": str(found["id"]),
-                "name": found["name"],
+                "id": str(fields["id"]),
+                "name": fields["name"],
                 "state": failed if is_over else "running",
                 "summary": "\n".join(
                     filter(None, (output["title"], output["summary"], output["text"]))
                 ),
-                "log": f"{self._path}/actions/jobs/{found['id']}/logs" if has_log else "",
+                "log": f"{self._path}/actions/jobs/{fields['id']}/logs" if has_log else "",
             }
         )
 
@@ -180,46 +182,47 @@ def _name(user: Any) -> str:
     return str(user["login"]) if user else "ghost"
 
 
-def _issue(found: Any) -> Issue:
+def _issue(fields: Any) -> Issue:
     return Issue(
-        number=found["number"],
-        title=found["title"],
-        body=found.get("body") or "",
-        author=_name(found["user"]),
-        is_open=found["state"] == "open",
-        assignees=tuple(_name(each) for each in found.get("assignees") or ()),
+        number=fields["number"],
+        title=fields["title"],
+        body=fields.get("body") or "",
+        author=_name(fields["user"]),
+        is_open=fields["state"] == "open",
+        assignees=tuple(_name(each) for each in fields.get("assignees") or ()),
         labels=tuple(
-            each if isinstance(each, str) else str(each.get("name", "")) for each in found["labels"]
+            each if isinstance(each, str) else str(each.get("name", ""))
+            for each in fields["labels"]
         ),
     )
 
 
-def _comment(found: Any) -> Comment:
+def _comment(fields: Any) -> Comment:
     """Also one at a line, which the code may have lost meanwhile."""
     return Comment(
-        id=found["id"],
-        author=_name(found["user"]),
-        body=found.get("body") or "",
-        path=found.get("path") or "",
-        line=found.get("line") or found.get("original_line") or 0,
+        id=fields["id"],
+        author=_name(fields["user"]),
+        body=fields.get("body") or "",
+        path=fields.get("path") or "",
+        line=fields.get("line") or fields.get("original_line") or 0,
     )
 
 
-def _status(found: Any) -> Check:
+def _status(fields: Any) -> Check:
     return Check.model_validate(
         {
-            "id": f"status {found['id']}",
-            "name": found["context"],
-            "state": STATES.get(found["state"], "failed"),
-            "summary": "\n".join(filter(None, (found["description"], found["target_url"]))),
+            "id": f"status {fields['id']}",
+            "name": fields["context"],
+            "state": STATES.get(fields["state"], "failed"),
+            "summary": "\n".join(filter(None, (fields["description"], fields["target_url"]))),
         }
     )
 
 
-def _pull(found: Any) -> Pull:
+def _pull(fields: Any) -> Pull:
     return Pull(
-        number=found["number"],
-        url=found["html_url"],
-        is_open=found["state"] == "open",
-        is_merged=bool(found.get("merged_at")),
+        number=fields["number"],
+        url=fields["html_url"],
+        is_open=fields["state"] == "open",
+        is_merged=bool(fields.get("merged_at")),
     )

@@ -47,18 +47,18 @@ class GitLabForge:
         return str((await self._http.get("/user")).json["username"])
 
     async def repository(self) -> Repository:
-        found = (await self._http.get(self._path)).json
+        fields = (await self._http.get(self._path)).json
         return Repository(
-            default_branch=found["default_branch"], clone_url=str(found["http_url_to_repo"])
+            default_branch=fields["default_branch"], clone_url=str(fields["http_url_to_repo"])
         )
 
     async def may_write(self, person: str) -> bool:
-        found = await self._http.get_all(f"{self._path}/members/all", {"query": person})
+        rows = await self._http.get_all(f"{self._path}/members/all", {"query": person})
         return any(
             each["username"] == person
             and each["access_level"] >= DEVELOPER
             and each.get("state", "active") == "active"
-            for each in found
+            for each in rows
         )
 
     # ── issues ──
@@ -75,10 +75,10 @@ class GitLabForge:
 
     async def comments(self, number: int, *, of_pull: bool = False) -> list[Comment]:
         query = {"sort": "asc", "order_by": "created_at"}
-        found = await self._http.get_all(f"{self._at(number, of_pull)}/notes", query)
+        rows = await self._http.get_all(f"{self._at(number, of_pull)}/notes", query)
         return [
             _note(each)
-            for each in found
+            for each in rows
             if not each.get("system")  # what GitLab itself notes: "assigned to …"
         ]
 
@@ -87,15 +87,15 @@ class GitLabForge:
         return int((await self._http.send("POST", target, {"body": text})).json["id"])
 
     async def assign(self, number: int, person: str) -> None:
-        found = await self._http.get_all("/users", {"username": person})
-        ids = [each["id"] for each in found if each["username"] == person]
+        rows = await self._http.get_all("/users", {"username": person})
+        ids = [each["id"] for each in rows if each["username"] == person]
         await self._http.send("PUT", self._at(number), {"assignee_ids": ids})
 
     async def react(self, number: int, content: str) -> None:
         """A second one of the same person is an error there."""
         name, me = EMOJI.get(content, content), await self.login()
-        found = await self._http.get_all(f"{self._at(number)}/award_emoji")
-        if not any(each["name"] == name and _name(each["user"]) == me for each in found):
+        rows = await self._http.get_all(f"{self._at(number)}/award_emoji")
+        if not any(each["name"] == name and _name(each["user"]) == me for each in rows):
             await self._http.send("POST", f"{self._at(number)}/award_emoji", {"name": name})
 
     async def open_issue(self, title: str, body: str) -> int:
@@ -112,10 +112,10 @@ class GitLabForge:
     # ── merge requests ──
 
     async def approvals(self, pull: int) -> list[Approval]:
-        found = await self._http.get_all(f"{self._at(pull, of_pull=True)}/award_emoji")
+        rows = await self._http.get_all(f"{self._at(pull, of_pull=True)}/award_emoji")
         return [
             Approval(id=each["id"], person=_name(each["user"]))
-            for each in found
+            for each in rows
             if each["name"] == EMOJI[APPROVAL]
         ]
 
@@ -124,8 +124,8 @@ class GitLabForge:
 
     async def find_pull(self, branch: str) -> Pull | None:
         query = {"source_branch": branch, "state": "all", "scope": "all"}
-        found = await self._http.get_all(f"{self._path}/merge_requests", query)
-        own = (each for each in found if each["source_project_id"] == each["target_project_id"])
+        rows = await self._http.get_all(f"{self._path}/merge_requests", query)
+        own = (each for each in rows if each["source_project_id"] == each["target_project_id"])
         return max(map(_pull, own), key=lambda pull: pull.number, default=None)
 
     async def open_pull(
@@ -143,31 +143,31 @@ class GitLabForge:
         return Reviews()
 
     async def health(self, pull: int) -> Health:
-        found = (await self._http.get(self._at(pull, of_pull=True))).json
-        is_unsure = found.get("detailed_merge_status") in UNSURE
+        fields = (await self._http.get(self._at(pull, of_pull=True))).json
+        is_unsure = fields.get("detailed_merge_status") in UNSURE
         return Health(
-            head=found["sha"] or "",
-            base=found["target_branch"],
-            is_conflicting=None if is_unsure else bool(found["has_conflicts"]),
-            updated=datetime.fromisoformat(found["updated_at"]).timestamp(),
+            head=fields["sha"] or "",
+            base=fields["target_branch"],
+            is_conflicting=None if is_unsure else bool(fields["has_conflicts"]),
+            updated=datetime.fromisoformat(fields["updated_at"]).timestamp(),
         )
 
     async def checks(self, commit: str) -> list[Check]:
-        found = await self._http.get_all(f"{self._path}/repository/commits/{commit}/statuses")
-        return [self._check(each) for each in found]
+        rows = await self._http.get_all(f"{self._path}/repository/commits/{commit}/statuses")
+        return [self._check(each) for each in rows]
 
-    def _check(self, found: Any) -> Check:
-        status = found["status"]
-        is_failed = status == "failed" and not found.get("allow_failure")
+    def _check(self, fields: Any) -> Check:
+        status = fields["status"]
+        is_failed = status == "failed" and not fields.get("allow_failure")
         return Check.model_validate(
             {
-                "id": str(found["id"]),
-                "name": found["name"],
+                "id": str(fields["id"]),
+                "name": fields["name"],
                 "state": "running" if status in RUNNING else "failed" if is_failed else "passed",
                 "summary": "\n".join(
-                    filter(None, (found.get("description"), found.get("target_url")))
+                    filter(None, (fields.get("description"), fields.get("target_url")))
                 ),
-                "log": f"{self._path}/jobs/{found['id']}/trace",
+                "log": f"{self._path}/jobs/{fields['id']}/trace",
             }
         )
 
@@ -182,34 +182,34 @@ def _name(user: Any) -> str:
     return str(user["username"]) if user else "ghost"
 
 
-def _note(found: Any) -> Comment:
+def _note(fields: Any) -> Comment:
     """Also one at a line of the code: of the new one, or of one that is gone."""
-    at = found.get("position") or {}
+    at = fields.get("position") or {}
     return Comment(
-        id=found["id"],
-        author=_name(found["author"]),
-        body=found.get("body") or "",
+        id=fields["id"],
+        author=_name(fields["author"]),
+        body=fields.get("body") or "",
         path=at.get("new_path") or at.get("old_path") or "",
         line=at.get("new_line") or at.get("old_line") or 0,
     )
 
 
-def _issue(found: Any) -> Issue:
+def _issue(fields: Any) -> Issue:
     return Issue(
-        number=found["iid"],
-        title=found["title"],
-        body=found.get("description") or "",
-        author=_name(found["author"]),
-        is_open=found["state"] == "opened",
-        assignees=tuple(_name(each) for each in found.get("assignees") or ()),
-        labels=tuple(str(each) for each in found.get("labels") or ()),
+        number=fields["iid"],
+        title=fields["title"],
+        body=fields.get("description") or "",
+        author=_name(fields["author"]),
+        is_open=fields["state"] == "opened",
+        assignees=tuple(_name(each) for each in fields.get("assignees") or ()),
+        labels=tuple(str(each) for each in fields.get("labels") or ()),
     )
 
 
-def _pull(found: Any) -> Pull:
+def _pull(fields: Any) -> Pull:
     return Pull(
-        number=found["iid"],
-        url=found["web_url"],
-        is_open=found["state"] in ("opened", "locked"),
-        is_merged=found["state"] == "merged",
+        number=fields["iid"],
+        url=fields["web_url"],
+        is_open=fields["state"] in ("opened", "locked"),
+        is_merged=fields["state"] == "merged",
     )

@@ -88,15 +88,15 @@ class ForgeHttp:
     ) -> list[Any]:
         """All pages of a list, which may be a field `within` each answer. A full one may have a
         next one, whatever its `Link` says: that of a 304 may be missing, or old."""
-        found: list[Any] = []
+        all_rows: list[Any] = []
         for page in range(1, MOST_PAGES + 1):
             query = {**(params or {}), "per_page": str(PAGE), "page": str(page)}
             answer = await self.get(target, query)
             rows = answer.json[within] if within else answer.json
-            found += rows
+            all_rows += rows
             is_last = 'rel="next"' not in answer.headers.get("link", "")
             if is_last and len(rows) < PAGE:
-                return found
+                return all_rows
         raise ActionError(f"{target} has more than {MOST_PAGES} pages", Verdict.HOPELESS)
 
     async def get_tail(self, target: str, most: int) -> str:
@@ -110,8 +110,8 @@ class ForgeHttp:
                     url, headers = self._elsewhere(response), {}
                     continue
                 if not response.is_success:
-                    said = _message(await self._read("GET", target, response))
-                    failure = self._failure("GET", target, response, said)
+                    message = _message(await self._read("GET", target, response))
+                    failure = self._failure("GET", target, response, message)
                     if response.status_code not in NO_LOG or isinstance(failure, LimitError):
                         raise failure
                     return ""
@@ -157,8 +157,8 @@ class ForgeHttp:
         async with self._asking(method, url, headers, params=params, body=body) as response:
             content = await self._read(method, target, response)
         if response.is_success or response.status_code in accept:
-            found = _json(response, content)
-            return Answer(response.status_code, found, response.headers, len(content))
+            value = _json(response, content)
+            return Answer(response.status_code, value, response.headers, len(content))
         raise self._failure(method, target, response, _message(content))
 
     @contextlib.asynccontextmanager
@@ -202,11 +202,11 @@ class ForgeHttp:
         return bytes(content)
 
     def _failure(
-        self, method: str, target: str, response: httpx.Response, said: str
+        self, method: str, target: str, response: httpx.Response, reason: str
     ) -> ActionError:
         status = response.status_code
-        message = f"{self._forge} answers {status} to {method} {target}: {said}"
-        seconds = _limit_seconds(response, said)
+        message = f"{self._forge} answers {status} to {method} {target}: {reason}"
+        seconds = _limit_seconds(response, reason)
         if seconds is not None:
             until = clock.local_time(time.time() + seconds)
             return LimitError(f"the rate limit of {self._forge} is reached until {until}", seconds)
@@ -220,7 +220,7 @@ class ForgeHttp:
         return ActionError(message, Verdict.HOPELESS)
 
 
-def _limit_seconds(response: httpx.Response, said: str) -> float | None:
+def _limit_seconds(response: httpx.Response, reason: str) -> float | None:
     """How long a limit lasts; None if this is none. GitHub answers 403 or 429, GitLab 429."""
     if response.status_code not in (403, 429):
         return None
@@ -232,7 +232,7 @@ def _limit_seconds(response: httpx.Response, said: str) -> float | None:
         reset = headers.get(f"{prefix}-reset", "")
         if headers.get(f"{prefix}-remaining") == "0" and reset.isdecimal():
             return max(1.0, float(reset) - time.time())
-    is_limit = response.status_code == 429 or "rate limit" in said.lower()
+    is_limit = response.status_code == 429 or "rate limit" in reason.lower()
     return LIMIT_SECONDS if is_limit else None
 
 
@@ -245,7 +245,7 @@ def _json(response: httpx.Response, content: bytes) -> Any:
 
 def _message(content: bytes) -> str:
     try:
-        said = json.loads(content)
+        body = json.loads(content)
     except ValueError:
         return "no JSON"
-    return str(said.get("message", ""))[:200] if isinstance(said, dict) else ""
+    return str(body.get("message", ""))[:200] if isinstance(body, dict) else ""

@@ -298,9 +298,9 @@ class Planner:
             return self._withdraw(work, tuple(work.tries)) or self._give(work, "comment", news)
         sight = seen.sights.get(work.number, Sight())
         faults = list(find_faults(work, sight, self.config.reactions, seen.now))
-        asked = [asked_fault(news.reviews)] if news.reviews else []
-        mended = find_mended(work, sight, [*asked, *faults])
-        if action := self._answered(work, seen, mended) or self._first(work, asked, news):
+        review_faults = [asked_fault(news.reviews)] if news.reviews else []
+        mended = find_mended(work, sight, [*review_faults, *faults])
+        if action := self._answered(work, seen, mended) or self._first(work, review_faults, news):
             return action
         if approvers := seen.approvers.get(work.number):
             text = f"Approved by {approvers[0]}. It can be merged."

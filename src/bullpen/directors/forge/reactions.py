@@ -62,11 +62,11 @@ def asked_fault(reviews: Sequence[Comment]) -> Fault:
 def evidence(work: Work, fault: Fault, reviews: Sequence[Comment]) -> dict[str, str]:
     """What a person needs who is to decide about it."""
     is_red = fault.reaction == "ci_failed"
-    said = texts.comments_text(reviews) or texts.checks_text((each, "") for each in fault.checks)
+    report = texts.comments_text(reviews) or texts.checks_text((each, "") for each in fault.checks)
     return {
         "issue": f"#{work.number} {texts.one_line(work.title)}",
         "pull_request": work.pull_url,
-        "details": said or fault.base,
+        "details": report or fault.base,
         "log": work.report if is_red else "",
         "agent_said": work.summary if tries_of(work, fault) else "",
     }
@@ -74,9 +74,9 @@ def evidence(work: Work, fault: Fault, reviews: Sequence[Comment]) -> dict[str, 
 
 def reacts_to(reactions: Reactions, fault: Fault) -> Reacts:
     """What the file says of such a fault, which it names."""
-    found = getattr(reactions, fault.reaction)
-    assert isinstance(found, Reacts)
-    return found
+    reaction = getattr(reactions, fault.reaction)
+    assert isinstance(reaction, Reacts)
+    return reaction
 
 
 def is_left(work: Work, fault: Fault, retries: int) -> bool:

@@ -123,8 +123,8 @@ class ForgeRules:
         return seen
 
     async def _open_issues(self) -> dict[int, Issue]:
-        found = await self.forge.open_issues(self.planner.config.label or "")
-        return {issue.number: issue for issue in found}
+        issues = await self.forge.open_issues(self.planner.config.label or "")
+        return {issue.number: issue for issue in issues}
 
     async def _look_at_works(
         self, works: Iterable[Work], is_open: dict[int, Issue], seen: Seen, allowed: Allowed
@@ -161,17 +161,17 @@ class ForgeRules:
         issues that are, so another director of that name works here, and would do all twice."""
         busy = sum(work.is_busy for work in memory.works.values())
         room = self.planner.config.settings.at_once - busy
-        found: list[tuple[Issue, tuple[Comment, ...], int]] = []
+        candidates: list[tuple[Issue, tuple[Comment, ...], int]] = []
         for number in sorted(is_open):
             issue = is_open[number]
-            if len(found) >= room:
+            if len(candidates) >= room:
                 break
             if self._is_ours(issue, memory, allowed.me) and await allowed.counts(issue.author):
                 comments = await self.forge.comments(number)
                 if self._is_claimed(number, comments, allowed.me):
                     return (), number
-                found.append((issue, await allowed.those(comments), _newest(comments)))
-        return tuple(found), 0
+                candidates.append((issue, await allowed.those(comments), _newest(comments)))
+        return tuple(candidates), 0
 
     def _is_claimed(self, number: int, comments: Iterable[Comment], me: str) -> bool:
         mark = texts.marker(self.planner.director, claim_key(number))
@@ -204,14 +204,14 @@ class ForgeRules:
         comments = await self.forge.comments(work.number)
         of_pull = await self.forge.comments(work.pull, of_pull=True)
         is_heeded = self.planner.config.reactions.changes_requested is not None
-        found = await self.forge.reviews(work.pull) if is_heeded else Reviews()
+        posted = await self.forge.reviews(work.pull) if is_heeded else Reviews()
         news = [
             *(each for each in comments if each.id > work.seen_comment),
             *(each for each in of_pull if each.id > work.seen_pull_comment),
         ]
         reviews = [
-            *(each for each in found.texts if each.id > work.seen_review),
-            *(each for each in found.at_lines if each.id > work.seen_line),
+            *(each for each in posted.texts if each.id > work.seen_review),
+            *(each for each in posted.at_lines if each.id > work.seen_line),
             *(each for each in news if is_heeded and each.path),
         ]
         return News(
@@ -219,8 +219,8 @@ class ForgeRules:
             await allowed.those(reviews),
             _newest(comments),
             _newest(of_pull),
-            _newest(found.texts),
-            _newest(found.at_lines),
+            _newest(posted.texts),
+            _newest(posted.at_lines),
         )
 
     async def _sight(self, work: Work) -> Sight:
@@ -333,9 +333,9 @@ class ForgeRules:
         await self.forge.comment(number, f"{text}\n\n{mark}", of_pull=of_pull)
 
     async def _inspect(self, action: Inspect) -> Inspected:
-        said = [(check, await self.forge.log_tail(check)) for check in action.checks[:MOST_CHECKS]]
-        said += [(check, "") for check in action.checks[MOST_CHECKS:]]
-        return Inspected(report=self.planner.publisher.hide(texts.checks_text(said)))
+        logs = [(check, await self.forge.log_tail(check)) for check in action.checks[:MOST_CHECKS]]
+        logs += [(check, "") for check in action.checks[MOST_CHECKS:]]
+        return Inspected(report=self.planner.publisher.hide(texts.checks_text(logs)))
 
     async def _give(self, action: GiveTask) -> Outcome:
         if not action.session_id or action.purpose == "conflict":
@@ -373,12 +373,12 @@ class ForgeRules:
         repository = await self.forge.repository()
         sent = await asyncio.to_thread(self.checkouts.sent, action.commit, repository)
         publisher = self.planner.publisher
-        if found := publisher.find_secret(sent):
+        if secret := publisher.find_secret(sent):
             where = await asyncio.to_thread(
-                self.checkouts.name_place, sent, found.offset, action.commit
+                self.checkouts.name_place, sent, secret.offset, action.commit
             )
             raise ActionError(
-                f"the change holds a credential of this installation ({found.name}), in"
+                f"the change holds a credential of this installation ({secret.name}), in"
                 f" {publisher.plain(where, texts.PLACE_CHARACTERS)}, and was not pushed",
                 Verdict.HOPELESS,
             )

@@ -96,7 +96,7 @@ in conflict.
 def fill(template: str, values: Mapping[str, str]) -> str:
     """The template with each placeholder replaced, in one pass: what is put in is never looked at
     again."""
-    return PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template)
+    return PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template)
 
 
 def prompt_for(template: str, work: Work, comments: str) -> str:

@@ -59,8 +59,8 @@ class Manager(Director[Mapping[str, TaskSeen], Goals, GoalAction, str]):
         return memory.history
 
     def agents(self, memory: Goals) -> Sequence[Shown]:
-        held = next((self._shown(goal) for goal in memory.open.values() if goal.task_id), None)
-        state = held["state"] if held else "idle"
+        worked_on = next((self._shown(goal) for goal in memory.open.values() if goal.task_id), None)
+        state = worked_on["state"] if worked_on else "idle"
         return [{"name": self.config.agent_of(self.name), "state": state}]
 
     def _shown(self, goal: Goal) -> dict[str, object]:
@@ -87,14 +87,14 @@ class Manager(Director[Mapping[str, TaskSeen], Goals, GoalAction, str]):
 
     async def _take_goal(self, request: Request) -> Response:
         """On disk before this is answered."""
-        asked = _parse(await request.body())
+        request_body = _parse(await request.body())
         memory = self.loop.memory
-        known = find_again(memory, asked.request)
+        known = find_again(memory, request_body.request)
         if known:
             return JSONResponse({"task_id": known}, 202)
         if len(memory.open) >= MOST_OPEN:
             raise BullpenError(f"{MOST_OPEN} goals wait already", kind=Kind.CONFLICT)
-        goal = Goal(id=f"g-{uuid.uuid4().hex[:12]}", asked=asked, created_at=time.time())
+        goal = Goal(id=f"g-{uuid.uuid4().hex[:12]}", asked=request_body, created_at=time.time())
         await self.loop.change(lambda goals: with_goal(goals, goal))
         self.loop.wake()
         return JSONResponse({"task_id": goal.id}, 202)

@@ -69,14 +69,14 @@ class ManagerRules:
         return DONE
 
     async def _give(self, action: GiveGoal) -> str:
-        config, asked = self._config, action.asked
-        is_placed = asked.workdir is not None or asked.project is not None
+        config, request = self._config, action.asked
+        is_placed = request.workdir is not None or request.project is not None
         call = offer_task(
-            asked.prompt,
+            request.prompt,
             agent=config.agent_of(self._name),
-            workdir=asked.workdir if is_placed else config.workdir,
-            project=asked.project if is_placed else config.project,
-            model=asked.model or config.model,
+            workdir=request.workdir if is_placed else config.workdir,
+            project=request.project if is_placed else config.project,
+            model=request.model or config.model,
             timeout_seconds=config.timeout.total_seconds() if config.timeout else None,
             keep_open=False,
             sandboxed="required",

@@ -221,8 +221,8 @@ def is_accepted(env: Mapping[str, str], person: Path, directories: Iterable[Path
     except BullpenError:
         return False
     projects = parse.fields(content.get("projects"))
-    found = [parse.fields(projects.get(str(directory))) for directory in directories]
-    return any(project.get(ACCEPTED) is True and BY_US not in project for project in found)
+    entries = [parse.fields(projects.get(str(directory))) for directory in directories]
+    return any(project.get(ACCEPTED) is True and BY_US not in project for project in entries)
 
 
 def _read(file: Path) -> dict[str, Any]:

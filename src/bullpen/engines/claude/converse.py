@@ -45,7 +45,7 @@ class ClaudeConverse(ModelConverse):
     def entries_of(self, fields: dict[str, Any]) -> Iterator[Entry]:
         return transcript.read_entries(fields)
 
-    def told(self, line: bytes) -> set[str]:
+    def message_ids(self, line: bytes) -> set[str]:
         fields = parse.read_fields(line)
         if not fields or fields.get("type") in NO_PROOF:
             return set()

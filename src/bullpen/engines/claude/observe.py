@@ -46,10 +46,10 @@ def read_state_file(text: bytes) -> StateFile | None:
     if state is None or not isinstance(since, int | float) or not 0 <= since < LAST_MILLISECOND:
         return StateFile(session, pid, None, ticks)
     says = f"{status}: {fields['waitingFor']}" if fields.get("waitingFor") else str(status)
-    told = EngineReport(
+    report = EngineReport(
         at=since / 1000, source=STATE_FILE, says=says[:80], state=state, rung="file"
     )
-    return StateFile(session, pid, told, ticks)
+    return StateFile(session, pid, report, ticks)
 
 
 def _state(status: object, waiting_for: object) -> State | None:

@@ -35,7 +35,7 @@ class CodexConverse(ModelConverse):
     def entries_of(self, fields: dict[str, Any]) -> Iterator[Entry]:
         return transcript.read_entries(fields)
 
-    def told(self, line: bytes) -> set[str]:
+    def message_ids(self, line: bytes) -> set[str]:
         try:
             fields = json.loads(line)
             payload = fields["payload"]

@@ -58,8 +58,8 @@ def has_code(start: Start, origin: Path) -> bool:
     """Whether the repository brings something that Codex would obey."""
     cwd = Path(start.cwd)
     top = find_top(cwd)  # where Codex looks, also from a directory in a home
-    found = find_code(CODE, top, cwd)
-    return any((top / name).resolve() != origin.resolve() for name in found)
+    names = find_code(CODE, top, cwd)
+    return any((top / name).resolve() != origin.resolve() for name in names)
 
 
 def refuse_code(start: Start, origin: Path) -> None:
@@ -87,5 +87,5 @@ def is_accepted(start: Start, origin: Path) -> bool:
         projects = parse.fields(read_config(origin).get("projects"))
     except BullpenError:
         return False
-    found = [parse.fields(projects.get(str(directory))) for directory in directories_of(start)]
-    return any(project.get("trust_level") == "trusted" for project in found)
+    entries = [parse.fields(projects.get(str(directory))) for directory in directories_of(start)]
+    return any(project.get("trust_level") == "trusted" for project in entries)

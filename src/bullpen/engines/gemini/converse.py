@@ -43,7 +43,7 @@ class GeminiConverse(ModelConverse):
     def entries_of(self, fields: dict[str, Any]) -> Iterator[Entry]:
         return transcript.read_entries(fields)
 
-    def told(self, line: bytes) -> set[str]:
+    def message_ids(self, line: bytes) -> set[str]:
         fields = parse.read_fields(line)
         if fields.get("type") != "user":
             return set()

@@ -92,10 +92,10 @@ def refuse_code(start: Start, origin: Path) -> None:
     """It cannot leave out what the directory brings, and run our hooks."""
     cwd = Path(start.cwd)
     own = (cwd / HOME.inside).resolve() == (origin / HOME.inside).resolve()
-    found = () if own else find_code(CODE, cwd, cwd)
-    if found:
+    names = () if own else find_code(CODE, cwd, cwd)
+    if names:
         raise BullpenError(
-            f"{cwd / found[0]} is not trusted, and Gemini CLI would do what it says",
+            f"{cwd / names[0]} is not trusted, and Gemini CLI would do what it says",
             hint=f"read it, then: bullpen trust {shlex.quote(start.cwd)}",
             kind=Kind.DENIED,
         )

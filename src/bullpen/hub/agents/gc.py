@@ -68,7 +68,7 @@ class Gc:
         self._end_messages = end_messages
         self._cancel_landings = cancel_landings
 
-    async def sweep(
+    async def collect(
         self, older_than: float, *, force: bool, dry_run: bool
     ) -> AsyncIterator[GcProgress | GcPlan]:
         """Plan, and unless it is a dry run do it. The last thing that comes is the result."""

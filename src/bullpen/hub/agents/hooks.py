@@ -122,9 +122,9 @@ def summary(run: str, hook: dict[str, Any]) -> dict[str, Any]:
 def excerpt(text: str) -> str:
     """Its beginning, without credentials. Half a one is not recognised: where the text was cut
     before that, its end is not shown."""
-    found = _redactor.text(text[:READ_CHARACTERS])
-    shown = len(found) - (CUT_CHARACTERS if len(text) > READ_CHARACTERS else 0)
-    return found[: max(0, min(shown, TEXT_CHARACTERS))]
+    redacted = _redactor.text(text[:READ_CHARACTERS])
+    shown = len(redacted) - (CUT_CHARACTERS if len(text) > READ_CHARACTERS else 0)
+    return redacted[: max(0, min(shown, TEXT_CHARACTERS))]
 
 
 def _sound(value: Any) -> Any:
@@ -154,7 +154,7 @@ def _take_file(path: Path, taken: Path) -> list[tuple[float, bytes, str]] | None
             path.rename(taken)
         except OSError:  # none, or none that can be taken
             return None
-    found = []
+    entries = []
     lines = _read_spool(taken).splitlines()
     if len(lines) > SPOOL_LINES:
         log.warning("too many spooled hooks", extra={"path": str(taken), "lines": len(lines)})
@@ -167,10 +167,10 @@ def _take_file(path: Path, taken: Path) -> list[tuple[float, bytes, str]] | None
         if math.isfinite(moment):
             # One from the future would stand against everything that is said after it.
             key = f"{number}:{hashlib.sha256(line).hexdigest()[:16]}"
-            found.append((min(moment, time.time()), body, key))
+            entries.append((min(moment, time.time()), body, key))
         elif line:  # an empty one is no more than a line break too many
             log.warning("a spooled hook has no time", extra={"path": str(taken)})
-    return found
+    return entries
 
 
 def _read_spool(taken: Path) -> bytes:

@@ -152,5 +152,5 @@ def _was_used(view: View) -> bool:
     """Whether anything can have been said in its conversation: its program told of more than of a
     new start and an end."""
     hooks = [piece for piece in view.evidence if piece.source.startswith("hook ")]
-    told = {(piece.source, piece.says) for piece in hooks if piece.source != "hook SessionEnd"}
-    return told != {("hook SessionStart", "startup")}
+    pieces = {(piece.source, piece.says) for piece in hooks if piece.source != "hook SessionEnd"}
+    return pieces != {("hook SessionStart", "startup")}

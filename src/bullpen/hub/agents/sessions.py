@@ -143,7 +143,7 @@ def names(home: Home) -> list[str]:
     return sorted(path.name for path in paths if path.is_dir())
 
 
-def sweep(home: Home) -> None:
+def delete_half_made(home: Home) -> None:
     """Delete what a killed hub left half-made; the caller holds the hub's lock."""
     for path in home.sessions.glob(f"{BEING_MADE}*"):
         shutil.rmtree(path, ignore_errors=True)

@@ -78,15 +78,19 @@ def find_process(engine: Engine, directory: str, conversation: str) -> int | Non
         return None
     for path in Path(directory).glob("*.json"):
         try:
-            found = engine.read_state_file(read_plain(path, MOST_BYTES))
+            state_file = engine.read_state_file(read_plain(path, MOST_BYTES))
         except OSError:
             continue
-        if found is not None and found.conversation == conversation and is_alive(found):
-            return found.pid
+        if (
+            state_file is not None
+            and state_file.conversation == conversation
+            and is_alive(state_file)
+        ):
+            return state_file.pid
     return None
 
 
-def is_alive(found: StateFile) -> bool:
+def is_alive(state_file: StateFile) -> bool:
     """Whether the process that wrote the file still runs; a killed one leaves it behind."""
-    began = proc.start_time(found.pid)  # with the boot's id in front
-    return began is not None and began.rpartition("/")[2] == found.started
+    began = proc.start_time(state_file.pid)  # with the boot's id in front
+    return began is not None and began.rpartition("/")[2] == state_file.started

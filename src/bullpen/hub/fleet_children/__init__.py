@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class FleetChildren:
     """Both kinds: of agents of this machine elsewhere, and of others here."""
 
-    def __init__(self, asked: RemoteChildren, spawner: FleetSpawner, taken: GuestChildren) -> None:
-        self.asked = asked
+    def __init__(self, remote: RemoteChildren, spawner: FleetSpawner, taken: GuestChildren) -> None:
+        self.remote = remote
         self.spawner = spawner
         self._taken = taken
 
@@ -34,13 +34,13 @@ class FleetChildren:
 
     async def run(self, server: "ParcelConnection") -> None:
         """While that connection is kept, until it is cancelled."""
-        self.spawner.server = self.asked.server = server
+        self.spawner.server = self.remote.server = server
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.asked.fetch_all_late())
+                group.create_task(self.remote.fetch_all_late())
                 group.create_task(self._taken.run(server))
         finally:
-            self.spawner.server = self.asked.server = None
+            self.spawner.server = self.remote.server = None
 
     async def take(
         self, host: str, letter: Letter, about: AboutChild, server: "ParcelConnection"
@@ -50,9 +50,9 @@ class FleetChildren:
             case Birth():
                 await self._taken.take_birth(host, letter, about)
             case Born():
-                await self.asked.take_born(host, letter, about)
+                await self.remote.take_born(host, letter, about)
             case ChildUpdate():
-                await self.asked.take_update(host, letter, about, server)
+                await self.remote.take_update(host, letter, about, server)
             case Orphaned():
                 await self._taken.take_orphaned(host, letter, about)
             case Merged():

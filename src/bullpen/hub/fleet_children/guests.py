@@ -84,25 +84,25 @@ class GuestChildren:
         child = GuestChild(host=host, birth=birth, parent=birth.parent)
         await self._change(host, letter, birth.id, lambda before: before or child)
 
-    async def take_orphaned(self, host: str, letter: Letter, told: Orphaned) -> None:
+    async def take_orphaned(self, host: str, letter: Letter, order: Orphaned) -> None:
         """Its parent has ended. NotNextError as above."""
 
         def change(before: GuestChild | None) -> GuestChild | None:
             if before is None:
                 return None
-            if told.is_to_stop:
+            if order.is_to_stop:
                 return before.model_copy(update={"is_to_stop": True})
-            return before.model_copy(update={"parent": told.heir or before.parent})
+            return before.model_copy(update={"parent": order.heir or before.parent})
 
-        await self._change(host, letter, told.id, change)
+        await self._change(host, letter, order.id, change)
 
-    async def take_merged(self, host: str, letter: Letter, told: Merged) -> None:
+    async def take_merged(self, host: str, letter: Letter, merged: Merged) -> None:
         """Its work has landed. NotNextError as above."""
 
         def change(before: GuestChild | None) -> GuestChild | None:
-            return before.model_copy(update={"merged": told.tip}) if before else None
+            return before.model_copy(update={"merged": merged.tip}) if before else None
 
-        await self._change(host, letter, told.id, change)
+        await self._change(host, letter, merged.id, change)
 
     async def _change(
         self,
@@ -136,8 +136,8 @@ class GuestChildren:
         try:
             while True:
                 self._rows.taken_changed.clear()
-                told = await self._rows.list_told()
-                for key, row in told.items():
+                reports = await self._rows.list_told()
+                for key, row in reports.items():
                     child_row = self._rows.taken.get(key)
                     # That it was started is said before anything that it did.
                     if child_row is None or child_row.state != "taken":
@@ -145,7 +145,7 @@ class GuestChildren:
                 for key, child in list(self._rows.taken.items()):
                     if child.state == "taken":
                         self._begin("start", key, partial(self._start, server, child))
-                    elif key not in told:  # what it did is told before it is removed
+                    elif key not in reports:  # what it did is told before it is removed
                         self._begin("see to", key, partial(self._see_to, child))
                 await self._rows.taken_changed.wait()
         finally:
@@ -293,18 +293,18 @@ class GuestChildren:
     async def _tell(self, server: "ParcelConnection", key: Key, row: ChildUpdateRow) -> bool:
         host, id = key
         child, live = self._rows.taken.get(key), self._registry.find(row.agent)
-        said = {"event": row.event, "data": row.data, "key": row.key, "is_over": row.is_over}
-        told = ChildUpdate.model_validate({"id": id, **_cleaned(said)})
+        report = {"event": row.event, "data": row.data, "key": row.key, "is_over": row.is_over}
+        update = ChildUpdate.model_validate({"id": id, **_cleaned(report)})
         if child is not None and live is not None and live.agent.order == id:
-            told = told.model_copy(update={"used": self._used(live.agent)})
+            update = update.model_copy(update={"used": self._used(live.agent)})
             if row.is_over or row.event in AT_REST:
-                told = told.model_copy(update=await self._pack(server, child, live))
+                update = update.model_copy(update=await self._pack(server, child, live))
         elif row.is_over or row.event in AT_REST:
-            told = told.model_copy(update={"problem": "it was removed where it worked"})
+            update = update.model_copy(update={"problem": "it was removed where it worked"})
 
         def write(transaction: Transaction) -> None:
             if self._rows.drop_told(transaction, row):
-                self._letters.add(transaction, host, told)
+                self._letters.add(transaction, host, update)
 
         await self._rows.write(write)
         self._letters.changed.set()

@@ -71,7 +71,7 @@ class RemoteChildren:
         """What earlier hubs knew. Who has ended and whose parent is gone is nobody's any more."""
         for child in await self._rows.load():
             await asyncio.to_thread(_unpin, child)
-        for child in list(self._rows.asked.values()):
+        for child in list(self._rows.remote.values()):
             if child.is_over and self._registry.find(child.parent) is None:
                 await self._rows.drop_asked(child)
                 await asyncio.to_thread(_unpin, child)
@@ -80,7 +80,7 @@ class RemoteChildren:
 
     async def forget_refused(self) -> None:
         """Those of which nobody asks any more."""
-        for child in list(self._rows.asked.values()):
+        for child in list(self._rows.remote.values()):
             if child.state == "refused" and child.at < time.time() - REFUSED_SECONDS:
                 await self._rows.drop_asked(child)
 
@@ -127,39 +127,39 @@ class RemoteChildren:
             await asyncio.to_thread(_unpin, child)
 
     async def take_update(
-        self, host: str, letter: Letter, told: ChildUpdate, server: "ParcelConnection"
+        self, host: str, letter: Letter, update: ChildUpdate, server: "ParcelConnection"
     ) -> None:
         """What one did. NotNextError as above."""
-        async with self._fetching[told.id]:
-            await self._take_told(host, letter, told, server)
+        async with self._fetching[update.id]:
+            await self._take_letter(host, letter, update, server)
 
-    async def _take_told(
-        self, host: str, letter: Letter, told: ChildUpdate, server: "ParcelConnection"
+    async def _take_letter(
+        self, host: str, letter: Letter, update: ChildUpdate, server: "ParcelConnection"
     ) -> None:
-        child = self._find(host, told.id)
+        child = self._find(host, update.id)
         if child is None or child.state != "started":
-            extra = {"host": host, "child": told.id}
+            extra = {"host": host, "child": update.id}
             log.warning("refused a report of a child that was not started there", extra=extra)
             await self._take_nothing(host, letter)
             return
-        branch, problem = await self._take_commits(host, child, told, server)
+        branch, problem = await self._take_commits(host, child, update, server)
         to = self._children.heir_of(child.parent)
         if child.parent != ROOT and to.name == child.parent and to.born != child.born:
             to = Receiver(ROOT)  # another agent has that name now
-        now, spent = time.time(), _spent(told.used, child.settled)
+        now, spent = time.time(), _spent(update.used, child.settled)
 
         def also(transaction: Transaction, after: RemoteChild) -> None:
             self._letters.take(transaction, host, letter)
-            if told.event:
-                data = {**told.data, **({"problem": problem} if problem else {})}
-                key = f"fleet:{host}:{child.id}:{told.key}"
-                event = NewEvent(to, told.event, child.full_name, data, key)
+            if update.event:
+                data = {**update.data, **({"problem": problem} if problem else {})}
+                key = f"fleet:{host}:{child.id}:{update.key}"
+                event = NewEvent(to, update.event, child.full_name, data, key)
                 self._queue.write(transaction, event)
             if after.is_over:
                 self._costs.write(transaction, _giver(child), spent)
 
         after = await self._rows.change_asked(
-            told.id, lambda before: note_update(before, told, now, branch, problem), also
+            update.id, lambda before: note_update(before, update, now, branch, problem), also
         )
         if after.is_over:
             self._costs.note_over(_giver(child), child.id, spent)
@@ -169,7 +169,7 @@ class RemoteChildren:
         self._book.announce()  # what has landed may be cleaned up now
 
     def _find(self, host: str, id: str) -> RemoteChild | None:
-        child = self._rows.asked.get(id)
+        child = self._rows.remote.get(id)
         return child if child is not None and child.host == host else None
 
     async def _take_nothing(self, host: str, letter: Letter) -> None:
@@ -177,16 +177,16 @@ class RemoteChildren:
         await self._rows.write(lambda transaction: self._letters.take(transaction, host, letter))
 
     async def _take_commits(
-        self, host: str, child: RemoteChild, told: ChildUpdate, server: "ParcelConnection"
+        self, host: str, child: RemoteChild, update: ChildUpdate, server: "ParcelConnection"
     ) -> tuple[str, str]:
         """The branch that its last commits are on now, if they are new; and why they are not. May
         be repeated."""
-        sent = told.parcel
-        if sent is None or told.problem:
-            return "", told.problem
-        if told.tip == child.tip:
+        sent = update.parcel
+        if sent is None or update.problem:
+            return "", update.problem
+        if update.tip == child.tip:
             return child.home_branch, ""
-        if sent.host != host or sent.commit != told.tip:
+        if sent.host != host or sent.commit != update.tip:
             return "", f"its commits did not arrive: {host} says that {sent.host} has sent it"
         return await self._fetch(child, sent, server)
 
@@ -205,7 +205,7 @@ class RemoteChildren:
     async def fetch_late(self, child: RemoteChild) -> RemoteChild:
         """As it is after another try to have what did not arrive, if there is something."""
         async with self._fetching[child.id]:
-            now, server = self._rows.asked.get(child.id), self.server
+            now, server = self._rows.remote.get(child.id), self.server
             if now is None or now.late is None or now.late.host != now.host or server is None:
                 return now or child
             late = now.late
@@ -220,14 +220,14 @@ class RemoteChildren:
 
     async def fetch_all_late(self) -> None:
         """Those of all. The machine is connected again: what stood in the way may be gone."""
-        for child in list(self._rows.asked.values()):
+        for child in list(self._rows.remote.values()):
             await self.fetch_late(child)
 
     # ── what they are told ──
 
     def list_parents(self) -> set[str]:
         """The agents that have children elsewhere which live."""
-        return {child.parent for child in self._rows.asked.values() if child.is_living} - {ROOT}
+        return {child.parent for child in self._rows.remote.values() if child.is_living} - {ROOT}
 
     async def orphan(self, parent: str, rule: OrphansRule, heir: str) -> None:
         """That agent has ended. Have its children stopped, or give them to the heir. May be asked
@@ -239,7 +239,7 @@ class RemoteChildren:
 
     async def _orphan(self, child: RemoteChild, rule: OrphansRule, heir: Receiver) -> None:
         is_adopted = rule == "adopt"
-        told = Orphaned(
+        letter = Orphaned(
             id=child.id, is_to_stop=not is_adopted, heir=heir.name if is_adopted else ""
         )
 
@@ -249,7 +249,7 @@ class RemoteChildren:
             return now.model_copy(update={"is_stopping": True})
 
         def also(transaction: Transaction, now: RemoteChild) -> None:
-            self._letters.add(transaction, now.host, told)
+            self._letters.add(transaction, now.host, letter)
 
         after = await self._rows.change_asked(child.id, change, also)
         if is_adopted:
@@ -271,10 +271,10 @@ class RemoteChildren:
         if child.tip != landing.tip or child.late is not None:
             return  # there is something newer to land
         await asyncio.to_thread(_drop_branch, child)
-        told = Merged(id=child.id, tip=child.tip)
+        letter = Merged(id=child.id, tip=child.tip)
 
         def also(transaction: Transaction) -> None:
-            self._letters.add(transaction, child.host, told)
+            self._letters.add(transaction, child.host, letter)
 
         await self._rows.drop_asked(child, also)
         self._letters.changed.set()
@@ -284,8 +284,8 @@ def _giver(child: RemoteChild) -> tuple[str, str]:
     return child.parent, child.born
 
 
-def _spent(used: Used, settled: Used) -> Spent:
-    return Spent(**spent_since(used, settled).model_dump())
+def _spent(used: Used, before: Used) -> Spent:
+    return Spent(**spent_since(used, before).model_dump())
 
 
 def _take_branch(child: RemoteChild, data: bytes, tip: str) -> str:

@@ -38,19 +38,19 @@ class ChildRows:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.asked: dict[str, RemoteChild] = {}
+        self.remote: dict[str, RemoteChild] = {}
         self.taken: dict[Key, GuestChild] = {}
-        self._asked_changed = asyncio.Event()  # replaced at every change
+        self._remote_changed = asyncio.Event()  # replaced at every change
         self.taken_changed = asyncio.Event()  # something may be to do for one, or to tell
 
     async def load(self) -> list[RemoteChild]:
         """What earlier hubs knew. Those that one had not sent yet, which were never asked of
         anybody: they are none."""
-        asked = await self._read("SELECT data FROM fleet_asked")
-        children = [RemoteChild.model_validate_json(data) for (data,) in asked]
+        rows = await self._read("SELECT data FROM fleet_asked")
+        children = [RemoteChild.model_validate_json(data) for (data,) in rows]
         dropped = [child for child in children if child.state == "asked"]
         await self._store.write(lambda transaction: _drop_asked(transaction, dropped))
-        self.asked = {child.id: child for child in children if child.state != "asked"}
+        self.remote = {child.id: child for child in children if child.state != "asked"}
         taken = await self._read("SELECT data FROM fleet_children")
         for (data,) in taken:
             child = GuestChild.model_validate_json(data)
@@ -62,31 +62,31 @@ class ChildRows:
     def find_named(self, name: str) -> RemoteChild | None:
         """The one that is called so (`HOST/NAME`), of several the last. One that was started before
         one that nobody has answered for: anybody may ask for a name that is taken."""
-        found = [
+        children = [
             each
-            for each in self.asked.values()
+            for each in self.remote.values()
             if each.full_name == name and each.state != "refused"
         ]
-        return max(found, key=lambda child: (child.state == "started", child.at), default=None)
+        return max(children, key=lambda child: (child.state == "started", child.at), default=None)
 
     def list_of(self, parent: str) -> list[RemoteChild]:
         """In the order of names, without what was refused."""
-        found = [
+        children = [
             child
-            for child in self.asked.values()
+            for child in self.remote.values()
             if child.parent == parent and child.state != "refused"
         ]
-        return sorted(found, key=lambda child: (child.full_name, child.at))
+        return sorted(children, key=lambda child: (child.full_name, child.at))
 
     def count_living(self, parent: str) -> int:
         """For limits."""
         return sum(child.is_living for child in self.list_of(parent))
 
-    def asked_changed(self) -> asyncio.Event:
+    def remote_changed(self) -> asyncio.Event:
         """Set at the next change. Take it before you look."""
-        return self._asked_changed
+        return self._remote_changed
 
-    async def put_asked(self, child: RemoteChild) -> None:
+    async def put_remote(self, child: RemoteChild) -> None:
         """A new one."""
         await self._store.write(lambda transaction: _write_asked(transaction, child))
         self._note_asked(child.id, child)
@@ -125,10 +125,10 @@ class ChildRows:
 
     def _note_asked(self, id: str, child: RemoteChild | None) -> None:
         if child is None:
-            self.asked.pop(id, None)
+            self.remote.pop(id, None)
         else:
-            self.asked[id] = child
-        changed, self._asked_changed = self._asked_changed, asyncio.Event()
+            self.remote[id] = child
+        changed, self._remote_changed = self._remote_changed, asyncio.Event()
         changed.set()
 
     # ── those that others have started here ──
@@ -170,7 +170,7 @@ class ChildRows:
     def tell(self, transaction: Transaction, agent: Agent, event: NewEvent | None) -> None:
         """Have that agent's parent told, in the order in which this is called. As a part of the
         caller's transaction. Call `wake` afterwards."""
-        told = {
+        report = {
             "event": event.kind if event else "",
             "data": dict(event.data) if event else {},
             "key": event.key if event else f"over:{agent.run}",
@@ -178,7 +178,7 @@ class ChildRows:
         }
         transaction.connection.execute(
             "INSERT INTO fleet_told (host, id, agent, data) VALUES (?, ?, ?, ?)",
-            (agent.parent.partition("/")[0], agent.order, agent.name, json.dumps(told)),
+            (agent.parent.partition("/")[0], agent.order, agent.name, json.dumps(report)),
         )
 
     def wake(self) -> None:

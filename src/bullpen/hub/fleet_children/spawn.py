@@ -52,7 +52,7 @@ class FleetSpawner:
     def __init__(
         self,
         rows: ChildRows,
-        asked: RemoteChildren,
+        remote: RemoteChildren,
         letters: Letters,
         spawner: Spawner,
         show: Callable[[], Awaitable[FleetShown]],
@@ -60,7 +60,7 @@ class FleetSpawner:
     ) -> None:
         self.server: ParcelConnection | None = None
         self._rows = rows
-        self._asked = asked
+        self._remote = remote
         self._letters = letters
         self._spawner = spawner
         self._show = show
@@ -81,7 +81,7 @@ class FleetSpawner:
     async def _spawn(
         self, caller: LiveAgent, wish: ChildWish, where: str, id: str
     ) -> RemoteChild | None:
-        if id not in self._rows.asked:
+        if id not in self._rows.remote:
             if await self._spawner.was_asked(id):
                 return None
             shown = await self._show()
@@ -99,11 +99,11 @@ class FleetSpawner:
         async def keep(plan: PlanElsewhere) -> None:
             await self._refuse_known(plan)
             child = _child_of(caller, plan, host, id)
-            await self._rows.put_asked(child)
-            self._asked.note_open(child)
+            await self._rows.put_remote(child)
+            self._remote.note_open(child)
             ordered.append(Ordered(child, plan))
 
-        await self._asked.forget_refused()
+        await self._remote.forget_refused()
         await self._spawner.plan_elsewhere(caller, wish, keep)
         [order] = ordered
         try:
@@ -117,7 +117,7 @@ class FleetSpawner:
                 lambda transaction, _: self._letters.add(transaction, host, birth),
             )
         except (BullpenError, OSError, TimeoutError, ValidationError) as error:
-            self._asked.note_refused(order.child)
+            self._remote.note_refused(order.child)
             await self._rows.drop_asked(order.child)
             await asyncio.to_thread(_unpin, order.child)
             raise _refusal(error) from error
@@ -130,7 +130,7 @@ class FleetSpawner:
         is_there = await asyncio.to_thread(worktrees.branch_exists, repo, plan.branch)
         is_asked = any(
             (child.repo, child.branch) == (str(repo.common_dir), plan.branch) and child.is_living
-            for child in self._rows.asked.values()
+            for child in self._rows.remote.values()
         )
         if is_there or is_asked:
             raise BullpenError(
@@ -152,8 +152,8 @@ class FleetSpawner:
     async def _wait(self, id: str) -> RemoteChild:
         deadline = time.monotonic() + ANSWER_SECONDS
         while True:
-            changed = self._rows.asked_changed()
-            child = self._rows.asked.get(id)
+            changed = self._rows.remote_changed()
+            child = self._rows.remote.get(id)
             if child is None or child.state == "refused":
                 why = f"{child.host}: {child.why}" if child else "it was not started"
                 hint = child.hint if child else ""

@@ -144,8 +144,8 @@ class IncomingMail:
         """Whether it is in the database, by now or before."""
         last = await self._messages.letters.find_last(host, letter.line)
         try:
-            if (place := place_in_line(letter, last)) != "next":
-                raise NotNextError(place == "too soon")
+            if (position := place_in_line(letter, last)) != "next":
+                raise NotNextError(position == "too soon")
             match letter.about:
                 case Written() as written:
                     await self._take_message(host, letter, written, text)
@@ -194,9 +194,9 @@ class IncomingMail:
         take = partial(self._messages.note_receipt, host, letter, receipt, message)
         if message is not None and receipt.step == "refused":
             to = message.sender if self._registry.find(message.sender) else ROOT
-            told = refusal_of(message, receipt.reason, to, new_id(), time.time())
+            refusal = refusal_of(message, receipt.reason, to, new_id(), time.time())
             try:
-                await self._delivery.send(told, lambda transaction, _is_new: take(transaction))
+                await self._delivery.send(refusal, lambda transaction, _is_new: take(transaction))
                 self._messages.forget([message])
                 return
             except BullpenError as error:

@@ -81,9 +81,9 @@ class FleetTasks:
             rows,
             server,
         )
-        asked = OutgoingTasks(self._tasks, context.person, server, signed)
+        outgoing = OutgoingTasks(self._tasks, context.person, server, signed)
         self._taken = IncomingTasks(rows, local, context.settings.fleet.labels, server, signed)
         try:
-            await first_to_end(server.run(), asked.run(), self._taken.run())
+            await first_to_end(server.run(), outgoing.run(), self._taken.run())
         finally:
             self._taken = None

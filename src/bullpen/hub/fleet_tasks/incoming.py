@@ -154,10 +154,10 @@ class IncomingTasks:
         """One that the queue has delivered."""
         _, asker, _, id = message.subject.split(".")
         try:
-            asked = self._signed.read_asked(message.subject, message.data)
-            if time.time() - asked.at > OLDEST_SECONDS:
+            record = self._signed.read_asked(message.subject, message.data)
+            if time.time() - record.at > OLDEST_SECONDS:
                 raise BullpenError("it was asked too long ago")
-            if message.subject.split(".")[2] != asked.need:
+            if message.subject.split(".")[2] != record.need:
                 raise BullpenError("it was asked for others")
         except BullpenError as error:
             extra = {"host": asker, "task": id, "reason": error.message}
@@ -165,9 +165,9 @@ class IncomingTasks:
             await tell(message.term())
             return
         async with kept(message, ACK_SECONDS):
-            await self._take(message, asker, id, asked)
+            await self._take(message, asker, id, record)
 
-    async def _take(self, message: "Msg", asker: str, id: str, asked: TaskRecord) -> None:
+    async def _take(self, message: "Msg", asker: str, id: str, record: TaskRecord) -> None:
         work = self._works.get(f"{asker}/{id}")
         if work is not None:  # delivered again: this hub was restarted, or was slow
             await work.over.wait()
@@ -175,7 +175,7 @@ class IncomingTasks:
         if is_over:
             await tell(message.ack_sync())
             return
-        agent = self._choose(asked.need)
+        agent = self._choose(record.need)
         if not agent:
             await tell(message.nak())
             return
@@ -291,8 +291,8 @@ class IncomingTasks:
     async def _do_here(self, lease: Lease) -> Result:
         """Top of that. Whatever fails is its end: it would fail again, here and elsewhere."""
         try:
-            asked = self._signed.read_asked(lease.subject, base64.b64decode(lease.asked))
-            return await self._local.do(lease, asked)
+            record = self._signed.read_asked(lease.subject, base64.b64decode(lease.asked))
+            return await self._local.do(lease, record)
         except GivenBackError:
             raise
         except Exception as error:

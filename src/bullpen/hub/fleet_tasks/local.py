@@ -76,9 +76,9 @@ class LocalTasks:
         except BullpenError as error:
             raise GivenBackError(error.message) from error
 
-    async def do(self, lease: Lease, asked: TaskRecord) -> Result:
+    async def do(self, lease: Lease, record: TaskRecord) -> Result:
         """Have it done; GivenBackError if it was not begun."""
-        id = lease.local or await self._find(lease) or await self._give(lease, asked)
+        id = lease.local or await self._find(lease) or await self._give(lease, record)
         if isinstance(id, Result):
             return id
         if id != lease.local:
@@ -87,7 +87,7 @@ class LocalTasks:
             task = await self._tasks.board.wait(id, lambda _: False)
         except BullpenError as error:  # it is no longer kept
             return failed(words_of(error))
-        warnings, parcel = await self._pack(lease, asked, task)
+        warnings, parcel = await self._pack(lease, record, task)
         return _result(task, warnings, parcel)
 
     async def cancel(self, lease: Lease) -> None:
@@ -102,12 +102,12 @@ class LocalTasks:
         task = await self._tasks.board.rows.find_request(_request(lease))
         return task.id if task else ""
 
-    async def _give(self, lease: Lease, asked: TaskRecord) -> str | Result:
-        place: dict[str, str] = {}
-        if asked.parcel is not None:
-            directory = self._context.home.projects / name_clone(lease.asker, asked.repo_name)
+    async def _give(self, lease: Lease, record: TaskRecord) -> str | Result:
+        where: dict[str, str] = {}
+        if record.parcel is not None:
+            directory = self._context.home.projects / name_clone(lease.asker, record.repo_name)
             branch = _branch(lease)
-            sent = asked.parcel
+            sent = record.parcel
             try:
                 if sent.host != lease.asker:
                     raise BullpenError(f"{lease.asker} says that {sent.host} has sent it")
@@ -117,14 +117,14 @@ class LocalTasks:
                 await self._context.trees.run_to_end(make)
             except (BullpenError, OSError) as error:
                 return failed(f"{self._server.host}: {words_of(error)}")
-            place = {"repo": str(directory), "worktree": branch}
-        fields = {**asked.wish.model_dump(exclude_none=True), **place, "keep_open": False}
+            where = {"repo": str(directory), "worktree": branch}
+        fields = {**record.wish.model_dump(exclude_none=True), **where, "keep_open": False}
         request = TaskRequest.model_validate({**fields, "request": _request(lease)})
         try:
             with self._task_agents.giving(lease.agent):
                 return (await self._tasks.submit(lease.agent, request)).id
         except BullpenError as error:
-            if place:
+            if where:
                 remove = partial(self._remove_worktree, directory, branch)
                 await self._context.trees.run_to_end(remove)
             raise GivenBackError(error.message) from error
@@ -141,10 +141,10 @@ class LocalTasks:
         worktrees.remove(site, names.subtree_name(branch), force=True)
 
     async def _pack(
-        self, lease: Lease, asked: TaskRecord, task: Task
+        self, lease: Lease, record: TaskRecord, task: Task
     ) -> tuple[tuple[str, ...], Parcel | None]:
         """What was committed, when all of it is in the repository; and what is not."""
-        if asked.parcel is None:
+        if record.parcel is None:
             return (), None
         warnings: list[str] = []
         changes, _ = await asyncio.to_thread(task_changes.find, self._context.home, task)
@@ -152,7 +152,7 @@ class LocalTasks:
             warnings.append(f"what it did not commit stays on {self._server.host}")
         try:
             warnings += await self._wait_brought_over(task)
-            base = asked.parcel.commit
+            base = record.parcel.commit
 
             def pack() -> tuple[bytes, str] | None:
                 repo = open_repository(Path(task.wish.repo or ""))

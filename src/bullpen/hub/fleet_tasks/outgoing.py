@@ -148,7 +148,7 @@ class OutgoingTasks:
                 repo_name, commit, bundle = await asyncio.to_thread(self._pack, task)
                 parcel = await self._server.send_parcel(task.id, bundle, commit)
         gone = {"repo": None, "worktree": None, "project": None}
-        asked = TaskRecord(
+        record = TaskRecord(
             at=task.created,
             wish=Wish.model_validate({**task.wish.model_dump(), **gone}),
             role=task.role,
@@ -156,7 +156,7 @@ class OutgoingTasks:
             repo_name=repo_name,
             parcel=parcel,
         )
-        return self._signed.write(queued(self._server.host, need, task.id), asked)
+        return self._signed.write(queued(self._server.host, need, task.id), record)
 
     def _pack(self, task: Task) -> tuple[str, str, bytes]:
         """The repository's name, the commit, and that with its history."""

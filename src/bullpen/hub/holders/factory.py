@@ -93,11 +93,11 @@ class Factory:
 
     async def _is_reached(self, process: "subprocess.Popen[bytes]") -> bool:
         """Whether it is the one that answers, as soon as anybody does."""
-        while (found := await self._who_answers()) is None:
+        while (pid := await self._who_answers()) is None:
             if process.poll() is not None:
                 raise _ended(process.returncode)
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
-        return found == process.pid
+        return pid == process.pid
 
     def _open_line(self) -> socket.socket:
         """The factory's end of a new line, on which it is told of all listeners already."""

@@ -183,8 +183,8 @@ async def type_into(path: Path, data: bytes) -> None:
 
 async def replay(path: Path) -> tuple[Record, bytes]:
     """The greeting, and the bytes that bring a terminal of that size to the present."""
-    asked = {"read_only": True, "replay": True, "nudge": False}
-    async with _attached(path, asked) as (reader, _writer):
+    options = {"read_only": True, "replay": True, "nudge": False}
+    async with _attached(path, options) as (reader, _writer):
         frames = FrameReader()
         greeting: Record = {}
         while True:

@@ -143,7 +143,7 @@ async def list_agents(
             pod=one_pod,
             usage=used,
             waiting={name: waiting(hub, name) for name in hub.messages.receivers()},
-            said=hub.last_answers.by_name() if is_owner else {},
+            latest_words=hub.last_answers.by_name() if is_owner else {},
             landing=hub.landings.notes() if is_owner else {},
             branches={live.agent.name: hub.task_branches.find(live.agent) for live in lives},
             approvals=len(approvals),
@@ -262,7 +262,7 @@ async def type_into(hub: HubPart, name: Name, given: Input) -> Any:
     for number, part in enumerate(parts := given.parts):
         if number:
             await asyncio.sleep(PART_SECONDS)
-        await asked(name, holder_link.type_into(hub.home.socket(name), part))
+        await holder_answer(name, holder_link.type_into(hub.home.socket(name), part))
     count = sum(map(len, parts))
     await hub.observer.observe(
         live,
@@ -278,7 +278,7 @@ async def type_into(hub: HubPart, name: Name, given: Input) -> Any:
 async def get_screen(hub: HubPart, name: Name, text: AsText = False, iso: Iso = False) -> Any:
     """What its terminal shows now, as text with the cursor. Agents see their own only."""
     in_terminal(hub, name)
-    greeting, data = await asked(name, holder_link.replay(hub.home.socket(name)))
+    greeting, data = await holder_answer(name, holder_link.replay(hub.home.socket(name)))
     screen = await asyncio.to_thread(_screen, greeting["rows"], greeting["cols"], data)
     return PlainTextResponse(_screen_text(screen)) if text else as_json(screen, iso)
 
@@ -394,7 +394,7 @@ def in_terminal(hub: Hub, name: str) -> LiveAgent:
     return live
 
 
-async def asked(name: str, question: Any) -> Any:
+async def holder_answer(name: str, question: Any) -> Any:
     """The holder's answer; a holder that gives none is no failure of the hub."""
     try:
         return await question

@@ -42,15 +42,15 @@ async def list_conflicts(hub: HubPart) -> Any:
     for live in hub.registry:
         if live.agent.worktree is not None and live.is_running:
             await hub.private_gits.bring_over(live)
-    found: list[ConflictingPair] = []
+    conflicts: list[ConflictingPair] = []
     compared = 0
     for repo, agent in agents.items():
         pairs, number = await hub.context.trees.look(
             f"repository {repo}", "conflicts", partial(_conflicts, hub, agent)
         )
-        found += pairs
+        conflicts += pairs
         compared += number
-    return ConflictList(conflicts=tuple(found), compared=compared)
+    return ConflictList(conflicts=tuple(conflicts), compared=compared)
 
 
 def _patch(hub: Hub, agent: Agent) -> Patch:
@@ -70,17 +70,17 @@ def _conflicts(hub: Hub, agent: Agent) -> tuple[list[ConflictingPair], int]:
     assert agent.worktree is not None
     try:
         site = site_of(hub.home, hub.settings, agent.worktree)
-        found = worktrees.conflicts_of(site, worktrees.pairs_of(site))
+        results = worktrees.conflicts_of(site, worktrees.pairs_of(site))
     except WorktreeError:  # its repository is gone
         return [], 0
     clashes = [
         ConflictingPair(
             one=one, other=other, files=tuple(map(printable, result.files[:MOST_FILES]))
         )
-        for (one, other), result in found.items()
+        for (one, other), result in results.items()
         if result.files
     ]
-    return clashes, len(found)
+    return clashes, len(results)
 
 
 def _files(counts: Iterable[FileCount]) -> tuple[FileChange, ...]:

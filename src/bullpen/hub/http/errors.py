@@ -94,23 +94,23 @@ async def own(connection: HTTPConnection, error: Exception) -> Response | None:
 async def invalid(connection: HTTPConnection, error: Exception) -> Response | None:
     """A request that does not fit what the route takes."""
     assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)
-    problems = [_problem(found)[:PROBLEM_CHARACTERS] for found in error.errors()[:PROBLEMS]]
+    problems = [_problem(problem)[:PROBLEM_CHARACTERS] for problem in error.errors()[:PROBLEMS]]
     answer = error_response(400, "validation_error", "; ".join(problems), {"problems": problems})
     return await _answered(connection, answer)
 
 
-def _problem(found: dict[str, Any]) -> str:
+def _problem(problem: dict[str, Any]) -> str:
     """`prompt is required`, `body.timeout_seconds: Input should be …`."""
-    where = [str(part) for part in found["loc"]]
-    if len(where) > 1 and (found["type"] == "missing" or _is_blank_text(found)):
+    where = [str(part) for part in problem["loc"]]
+    if len(where) > 1 and (problem["type"] == "missing" or _is_blank_text(problem)):
         return f"{'.'.join(where[1:])} is required"
-    return f"{'.'.join(where)}: {found['msg']}"
+    return f"{'.'.join(where)}: {problem['msg']}"
 
 
-def _is_blank_text(found: dict[str, Any]) -> bool:
+def _is_blank_text(problem: dict[str, Any]) -> bool:
     """Whether it was refused because nothing is in it."""
-    is_length = found["type"] in ("string_too_short", "string_pattern_mismatch")
-    return is_length and not found["input"].strip()
+    is_length = problem["type"] in ("string_too_short", "string_pattern_mismatch")
+    return is_length and not problem["input"].strip()
 
 
 async def refused(connection: HTTPConnection, error: Exception) -> Response | None:

@@ -40,7 +40,7 @@ async def collect(hub: HubPart, wanted: GcRequest) -> StreamingResponse:
     """Remove sessions and clean, merged worktrees of agents that have ended; or say what would."""
 
     async def lines() -> AsyncIterator[str]:
-        async for step in hub.gc.sweep(
+        async for step in hub.gc.collect(
             wanted.older_than_seconds, force=wanted.force, dry_run=wanted.dry_run
         ):
             yield step.model_dump_json() + "\n"

@@ -192,9 +192,9 @@ def _lead_to_agent(scope: Scope) -> None:
 
 
 def _check_director(scope: Scope, director: str) -> None:
-    asked = f"{scope.get('method', '')} {scope['path']}"
-    if scope["type"] != "http" or DIRECTORS.fullmatch(asked) is None:
-        log.warning("a request was refused", extra={"director": director, "asked": asked[:200]})
+    route = f"{scope.get('method', '')} {scope['path']}"
+    if scope["type"] != "http" or DIRECTORS.fullmatch(route) is None:
+        log.warning("a request was refused", extra={"director": director, "asked": route[:200]})
         raise RefusedError(403, "forbidden", "a director may give tasks and look at its own")
 
 
@@ -209,8 +209,8 @@ def _is_open(scope: Scope) -> bool:
 
 def actor_of(request: HTTPConnection) -> Actor:
     """Who asks."""
-    found: Actor = request.scope["state"]["actor"]
-    return found
+    actor: Actor = request.scope["state"]["actor"]
+    return actor
 
 
 async def owner_only(request: HTTPConnection) -> None:

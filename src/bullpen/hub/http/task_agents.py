@@ -100,10 +100,10 @@ async def set_agent_config(hub: HubPart, name: Name, body: NewConfig) -> Any:
 
 def _about_fields(error: BullpenError) -> BullpenError:
     """The same of what was sent: lines are those of a file that nobody has written."""
-    found = error.details.get("problems")
-    if not isinstance(found, list):
+    rows = error.details.get("problems")
+    if not isinstance(rows, list):
         return error
-    problems = [f"{each['key'] or 'body'}: {each['message']}" for each in found]
+    problems = [f"{each['key'] or 'body'}: {each['message']}" for each in rows]
     return BullpenError(
         "; ".join(problems), hint=error.hint, kind=error.kind, details={"problems": problems}
     )

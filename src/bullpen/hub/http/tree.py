@@ -47,7 +47,7 @@ async def get_tree(
 ) -> Any:
     """Every agent under the one that started it. Who started whom is in their sessions; a child
     whose parent is gone stands under the person."""
-    hosts = await read_hosts(hub.fleet.show, hub.child_rows.asked.values())
+    hosts = await read_hosts(hub.fleet.show, hub.child_rows.remote.values())
     tree = _tree(hub, hub.landings.notes() if actor_of(request).is_owner else {}, hosts)
     if text:
         return PlainTextResponse(tree_text(tree, now=time.time(), colour=colour, columns=columns))
@@ -59,7 +59,7 @@ def _tree(hub: Hub, landing: Mapping[str, str], hosts: Hosts) -> Tree:
     here = [_node(hub, family, landing, hosts, name) for name in family.children(ROOT)]
     there = [
         _node_elsewhere(child, landing, hosts)
-        for child in hub.child_rows.asked.values()
+        for child in hub.child_rows.remote.values()
         if child.parent not in family.by_name and child.state != "refused"
     ]
     return Tree(agents=tuple(here + there))

@@ -91,14 +91,14 @@ class ChildMerger:
             await self._private_gits.bring_over(each)
         plan = partial(self._plan, mother, live, strategy)
         try:
-            asked = await self._context.trees.run(child, plan)
+            entry = await self._context.trees.run(child, plan)
         except BullpenError:
             # What an earlier hub had begun may have landed since, and the child may be gone.
             landed = await self._find_landed(parent, child)
             if landed is None:
                 raise
             return landed
-        (landing,) = await self._landings.put_in([asked])
+        (landing,) = await self._landings.put_in([entry])
         return await self._landings.get(landing.id, wait_seconds)
 
     async def _merge_elsewhere(
@@ -121,8 +121,8 @@ class ChildMerger:
         _refuse_unfinished_elsewhere(child)
         await self._private_gits.bring_over(mother)
         plan = partial(self._plan_elsewhere, mother, child, strategy)
-        asked = await self._context.trees.run(parent, plan)
-        (landing,) = await self._landings.put_in([asked])
+        entry = await self._context.trees.run(parent, plan)
+        (landing,) = await self._landings.put_in([entry])
         return await self._landings.get(landing.id, wait_seconds)
 
     def _plan_elsewhere(
@@ -143,9 +143,9 @@ class ChildMerger:
         request = LandingRequest(
             names=(subject.name,), into=mother.agent.birth_branch, strategy=strategy
         )
-        asked = self._landings.check(subject, request)
-        network = asked.network and child.ceiling.network
-        return asked.model_copy(
+        entry = self._landings.check(subject, request)
+        network = entry.network and child.ceiling.network
+        return entry.model_copy(
             update={"by": mother.agent.name, "cleans_up": True, "network": network}
         )
 
@@ -204,8 +204,8 @@ class ChildMerger:
         request = LandingRequest(
             names=(subject.name,), into=mother.agent.birth_branch, strategy=strategy
         )
-        asked = self._landings.check(subject, request)
-        return asked.model_copy(update={"by": mother.agent.name, "cleans_up": True})
+        entry = self._landings.check(subject, request)
+        return entry.model_copy(update={"by": mother.agent.name, "cleans_up": True})
 
 
 def _own_role(home: Home, name: str) -> str:

@@ -131,14 +131,14 @@ class Landings:
 
     async def ask(self, request: LandingRequest) -> list[Landing]:
         """Put them into the queue, all or none; each is on disk when this returns."""
-        asked = [await self.plan(name, request) for name in dict.fromkeys(request.names)]
-        return await self.put_in(asked)
+        entries = [await self.plan(name, request) for name in dict.fromkeys(request.names)]
+        return await self.put_in(entries)
 
-    async def put_in(self, asked: Sequence[Landing]) -> list[Landing]:
+    async def put_in(self, wanted: Sequence[Landing]) -> list[Landing]:
         """Entries that were checked. What is in the queue already stays one entry."""
         await self._is_ready.wait()  # until then entries are moved that an earlier hub left
         async with self._asking:
-            entries = [self._merged(landing) for landing in asked]
+            entries = [self._merged(landing) for landing in wanted]
             # One that somebody is at stays as it is: its next state may be on its way to the disk.
             known = self._book.open
             await self._book.keep(*(each for each in entries if known.get(each.id) is not each))
@@ -269,13 +269,13 @@ class Landings:
             created=time.time(),
         )
 
-    def _merged(self, asked: Landing) -> Landing:
+    def _merged(self, wanted: Landing) -> Landing:
         for landing in self._book.open.values():
-            if is_about_same(landing, asked) and not landing.is_over:
-                again = ask_again(landing, asked)
+            if is_about_same(landing, wanted) and not landing.is_over:
+                again = ask_again(landing, wanted)
                 if again is not None:
                     return again
-        return asked
+        return wanted
 
     # ── working ──
 

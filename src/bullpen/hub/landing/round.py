@@ -238,9 +238,9 @@ class Rounds:
         await self._book.move_all(now, refused)
 
     async def _bring_back(self, landing: Landing, back: CameBack) -> None:
-        told = self._authors.is_agent(landing)
+        is_agent = self._authors.is_agent(landing)
         running = self._authors.is_running(landing)
-        back = back.model_copy(update={"is_agent_told": told, "is_agent_running": running})
+        back = back.model_copy(update={"is_agent_told": is_agent, "is_agent_running": running})
         now = move(self._book.open[landing.id], back)
         await self._book.keep(now)
         await self.tell_author(now, back)

@@ -159,12 +159,12 @@ class Verifier:
 
     def _roles(self, landings: Sequence[Landing]) -> list[Role]:
         """Those that differ in what a checkout gets from them."""
-        found: list[Role] = []
+        roles: list[Role] = []
         for landing in landings:
             role = load_author_role(self.home, landing)
-            if role is not None and _given(role) not in map(_given, found):
-                found.append(role)
-        return found
+            if role is not None and _given(role) not in map(_given, roles):
+                roles.append(role)
+        return roles
 
     def _sandbox(self, roles: Sequence[Role], *, has_network: bool) -> SetupSandbox:
         sandbox = SetupSandbox(

@@ -74,8 +74,8 @@ def _below(root: Schema, way: Iterable[str | int]) -> Schema:
 
 def _resolved(root: Schema, schema: Schema) -> Schema:
     name = schema.get("$ref", "").removeprefix("#/$defs/")
-    found: Schema = root["$defs"][name] if name else schema
-    return found
+    definition: Schema = root["$defs"][name] if name else schema
+    return definition
 
 
 def _allowed(root: Schema, schema: Schema) -> str:

@@ -135,8 +135,8 @@ def _bound(hub: Hub, tool: Callable[..., Awaitable[str]]) -> Callable[..., Await
             if error.kind is Kind.DENIED:
                 context = arguments["ctx"] if "ctx" in arguments else words[0]
                 await _note_refusal(hub, context, tool.__name__, error.message)
-            told = [error.message, hint_for_agent(error.hint)]
-            raise ToolError(" · ".join(filter(None, told))) from error
+            parts = [error.message, hint_for_agent(error.hint)]
+            raise ToolError(" · ".join(filter(None, parts))) from error
 
     functools.update_wrapper(call, tool)
     del call.__wrapped__  # type: ignore[attr-defined]

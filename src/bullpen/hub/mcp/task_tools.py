@@ -199,8 +199,8 @@ def _giver(hub: Hub, caller: Caller, role: Role | None = None) -> Giver:
 def _check_taker(hub: Hub, giver: Giver, agent: str, role: str) -> None:
     """An agent is more than its role: its file and its overrides count."""
     if agent:
-        taker = hub.registry.get(agent).agent
-        check_task_agent(hub.home, giver, agent, load_worker(hub.home, taker).role)
+        target = hub.registry.get(agent).agent
+        check_task_agent(hub.home, giver, agent, load_worker(hub.home, target).role)
     else:
         wanted = load_changed_role(hub.home, role, "", ())
         check_task_agent(hub.home, giver, f"an agent of role {role}", wanted)

@@ -103,7 +103,7 @@ async def list_agents(hub: Hub, ctx: Context[Any]) -> str:
         for live in hub.registry
         if live.is_running or _is_under(hub, caller, live)
     ]
-    away = [child for child in hub.child_rows.asked.values() if _is_yours(hub, caller, child)]
+    away = [child for child in hub.child_rows.remote.values() if _is_yours(hub, caller, child)]
     hosts = await read_hosts(hub.fleet.show, away)
     rows += [_row_elsewhere(caller, child, hosts) for child in away]
     return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)

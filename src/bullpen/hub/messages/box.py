@@ -383,8 +383,8 @@ class Messages:
         )
         row = (at, receipt.reason, at, FLEET, message.id)
         if transaction.connection.execute(statement, row).rowcount:
-            told = message.model_copy(update={"reason": receipt.reason})
-            transaction.append(_draft(f"message.{receipt.step}", told))
+            noted = message.model_copy(update={"reason": receipt.reason})
+            transaction.append(_draft(f"message.{receipt.step}", noted))
 
     async def refuse(self, host: str, letter: Letter, receipt: Receipt) -> None:
         """Take the letter without its message, and have its writer told. NotNextError as above."""
@@ -397,8 +397,8 @@ class Messages:
         self.letters.changed.set()
 
     def _change(self, message: Message, fields: dict[str, Any]) -> None:
-        for found in self.find_open(message.to, [message.id]):
-            self._open[message.to].put(found.model_copy(update=fields))
+        for open_message in self.find_open(message.to, [message.id]):
+            self._open[message.to].put(open_message.model_copy(update=fields))
 
     async def _read(self, select: str, *values: str | int) -> list[Any]:
         return await self._store.read(lambda database: database.execute(select, values).fetchall())

@@ -100,9 +100,9 @@ class Letters:
     def take(self, transaction: Transaction, host: str, letter: Letter) -> None:
         """It counts as taken, with all else of this transaction. NotNextError if it must not be."""
         database = transaction.connection
-        place = place_in_line(letter, _find_last(database, host, letter.line))
-        if place != "next":
-            raise NotNextError(place == "too soon")
+        position = place_in_line(letter, _find_last(database, host, letter.line))
+        if position != "next":
+            raise NotNextError(position == "too soon")
         database.execute(
             "INSERT OR REPLACE INTO fleet_taken (host, line, number) VALUES (?, ?, ?)",
             (host, letter.line, letter.number),

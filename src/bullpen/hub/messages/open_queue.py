@@ -68,17 +68,17 @@ class OpenQueue:
         self, *, is_urgent: bool = False, may_go: Callable[[Message], bool] | None = None
     ) -> list[Message]:
         """By priority, and as many as are ever handed over at once; `is_urgent`: not the others."""
-        found, size = [], 0
+        ready, size = [], 0
         for priority, messages in self._by_priority.items():
             if is_urgent and priority == "normal":
                 continue
             for message in messages.values():
                 if may_go is None or may_go(message):
-                    found.append(message)
+                    ready.append(message)
                     size += len(message.text) + ENVELOPE_BYTES
                 if size > TEXT_BYTES:
-                    return found
-        return found
+                    return ready
+        return ready
 
     def of_sender(self, sender: str) -> tuple[int, int]:
         """How many are its, and how many characters."""

@@ -181,7 +181,7 @@ class Approvals:
         summary = await asyncio.to_thread(summarize, request)
         if key not in self._known:
             self._last = number = self._last + 1
-            draft = _asked(
+            draft = _ask_draft(
                 number, live.agent.name, live.agent.run, request_id, request, summary, asked_at
             )
             state = live.view.state
@@ -189,7 +189,7 @@ class Approvals:
             if not isinstance(state, Blocked) and not is_reviewed:
                 state = Blocked(on="permission", tool=request.tool)
             says = f"#{number} {'is being reviewed' if is_reviewed else 'waits for you'}"
-            seen = self._told(live, state, says, asked_at)
+            seen = self._report(live, state, says, asked_at)
             kept = KeptInput(key, request.input)
 
             def keep(transaction: Transaction, event: Event) -> None:
@@ -207,7 +207,7 @@ class Approvals:
         key, now = _key(run, request_id), time.time()
         summary = await asyncio.to_thread(summarize, request)
         self._last = number = self._last + 1
-        draft = _asked(number, asker, run, request_id, request, summary, now)
+        draft = _ask_draft(number, asker, run, request_id, request, summary, now)
         kept = KeptInput(key, request.input)
 
         def put(transaction: Transaction) -> Event:
@@ -265,7 +265,7 @@ class Approvals:
         """The reviewer is not sure: now it waits for the person."""
         state = Blocked(on="permission", tool=approval.tool)
         says = f"#{approval.id} waits for you"
-        await self._observer.observe(live, self._told(live, state, says, time.time()))
+        await self._observer.observe(live, self._report(live, state, says, time.time()))
 
     @contextlib.contextmanager
     def hook_of(self, agent: str, run: str, request_id: str) -> Iterator[None]:
@@ -361,9 +361,9 @@ class Approvals:
             return
         says = f"#{approval.id} {words(approval)}"
         state = self.blocked_on(live, besides=approval.id) or state_after(approval, live.view)
-        await self._observer.observe(live, self._told(live, state, says, time.time()))
+        await self._observer.observe(live, self._report(live, state, says, time.time()))
 
-    def _told(self, live: LiveAgent, state: State, says: str, at: float) -> EngineReport:
+    def _report(self, live: LiveAgent, state: State, says: str, at: float) -> EngineReport:
         return EngineReport(at=max(at, live.view.told_at), source=SOURCE, says=says, state=state)
 
     def _is_waited_for(self, key: str) -> bool:
@@ -460,7 +460,7 @@ def _is_reviewed(approval: Approval) -> bool:
     return isinstance(approval.state, Waiting) and approval.state.reviewing
 
 
-def _asked(
+def _ask_draft(
     number: int,
     asker: str,
     run: str,

@@ -41,13 +41,13 @@ def list_asked(kept: int) -> Query[list[Event]]:
 def _list_asked(connection: sqlite3.Connection, kept: int) -> list[Event]:
     ended = list(itertools.islice(walk_back(connection, (ENDED,)), kept))
     newest = list(itertools.islice(walk_back(connection, (ASKED,)), NEWEST))
-    found = {row[0]: event_of(row) for row in connection.execute(OPEN)}
-    found |= _by_id(newest)
-    found |= _by_id(_others(connection, newest, ended_key))
-    found |= _by_id(_others(connection, ended, asked_key)) | _by_id(ended)
-    if found:
-        found |= _by_id(_reviews(connection, min(found)))
-    return [found[id] for id in sorted(found)]
+    events = {row[0]: event_of(row) for row in connection.execute(OPEN)}
+    events |= _by_id(newest)
+    events |= _by_id(_others(connection, newest, ended_key))
+    events |= _by_id(_others(connection, ended, asked_key)) | _by_id(ended)
+    if events:
+        events |= _by_id(_reviews(connection, min(events)))
+    return [events[id] for id in sorted(events)]
 
 
 def _by_id(events: Iterable[Event]) -> dict[int, Event]:

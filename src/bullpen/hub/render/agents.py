@@ -45,7 +45,7 @@ class ListedAgent:
     used: Totals | None  # None: nobody has used anything that was counted
     waiting: int  # messages that are not delivered
     now: float
-    said: str = ""  # the last line of its last answer
+    last_words: str = ""  # the last line of its last answer
     landing: str = ""  # what its work waits for
     branch: str = ""  # of a task agent: that of its current or last task
 
@@ -73,7 +73,7 @@ COLUMNS = (
     Column("IDLE", lambda listed: _idle(listed.live, listed.now)),
     Column("MSG", lambda listed: str(listed.waiting) if listed.waiting else ""),
     Column("LANDING", lambda listed: printable(listed.landing)),
-    Column("SAID", lambda listed: printable(listed.said)),
+    Column("SAID", lambda listed: printable(listed.last_words)),
 )
 
 
@@ -92,7 +92,7 @@ def list_text(
     pod: str = "",
     usage: Mapping[str, Totals] | None = None,
     waiting: Mapping[str, int] | None = None,
-    said: Mapping[str, str] | None = None,
+    latest_words: Mapping[str, str] | None = None,
     landing: Mapping[str, str] | None = None,
     branches: Mapping[str, str] | None = None,
     approvals: int = 0,
@@ -106,9 +106,9 @@ def list_text(
     """`bullpen list`: those without a pod first, then each pod under its name, directors and
     bridges last.
     `pod` is the one that was asked for, if only one was; `waiting`, how many messages are not
-    delivered; `said`, the last lines of last answers; `landing`, what waits to land; `branches`,
-    where task agents work; `in_terminal`, whose permission or question no inbox can answer;
-    `unread`, how many are for whoever looks. 0 `columns` is no limit."""
+    delivered; `latest_words`, the last lines of last answers; `landing`, what waits to land;
+    `branches`, where task agents work; `in_terminal`, whose permission or question
+    no inbox can answer; `unread`, how many are for whoever looks. 0 `columns` is no limit."""
     last = directors_text(directors, now, colour=colour, columns=columns)
     last += "\n".join(_bridges(bridges, colour, columns)) + "\n" if bridges else ""
     last += "".join(map(_dialog, agents))
@@ -147,7 +147,7 @@ def list_text(
                 used,
                 (waiting or {}).get(name, 0),
                 now,
-                (said or {}).get(name, ""),
+                (latest_words or {}).get(name, ""),
                 (landing or {}).get(name, ""),
                 (branches or {}).get(name, ""),
             )

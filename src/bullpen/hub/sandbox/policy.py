@@ -165,7 +165,7 @@ def _has_own_git(checkout: VerifiedCheckout) -> bool:
 
 def tidy_agent(home: Home, agent: Agent, running: Iterable[str]) -> list[str]:
     """The same for one in a terminal. Also removes the limits of those that have ended."""
-    limits.sweep(home.root, [home.session(name) for name in running])
+    limits.remove_ended(home.root, [home.session(name) for name in running])
     if agent.worktree is None:
         return []
     return tidy(verify_checkout(Path(agent.worktree.path)))

@@ -101,8 +101,8 @@ def list_before(last_id: int, limit: int, agent: str | None = None) -> Query[lis
     """The newest events below that id, the newest first, at most `limit`."""
 
     def read(connection: sqlite3.Connection) -> list[Event]:
-        found = _rows(connection, 1, last_id - 1, None, agent, newest_first=True)
-        with contextlib.closing(found) as rows:
+        newest = _rows(connection, 1, last_id - 1, None, agent, newest_first=True)
+        with contextlib.closing(newest) as rows:
             return list(map(event_of, itertools.islice(rows, limit)))
 
     return read

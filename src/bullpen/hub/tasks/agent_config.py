@@ -66,30 +66,30 @@ def shown_config(file: AgentFile) -> dict[str, Any]:
     return {**file.model_dump(mode="json"), "env": sorted(file.env), "sandbox": own}
 
 
-def merge_variables(asked: Any, known: Mapping[str, str] | None) -> Any:
+def merge_variables(wanted: Any, known: Mapping[str, str] | None) -> Any:
     """The variables of a new file. Nobody is shown their values, so nobody has to send them:
     without `env` they stay, a list of names keeps those, and in an object null is what it was.
     What is none of these is left as it is, for the check of the file."""
-    if asked is None:
-        asked = None if known is None else list(known)
-    if isinstance(asked, list) and all(isinstance(name, str) for name in asked):
-        asked = dict.fromkeys(asked)
-    is_whole = isinstance(asked, Mapping) and None not in asked.values()
+    if wanted is None:
+        wanted = None if known is None else list(known)
+    if isinstance(wanted, list) and all(isinstance(name, str) for name in wanted):
+        wanted = dict.fromkeys(wanted)
+    is_whole = isinstance(wanted, Mapping) and None not in wanted.values()
     if known is None and not is_whole:
         raise BullpenError(
             "the agent's file cannot be read, so its variables cannot be kept",
             hint="give `env` with all its values",
             kind=Kind.CONFLICT,
         )
-    if is_whole or not isinstance(asked, Mapping):
-        return asked
+    if is_whole or not isinstance(wanted, Mapping):
+        return wanted
     known = known or {}
-    unknown = [name for name, value in asked.items() if value is None and name not in known]
+    unknown = [name for name, value in wanted.items() if value is None and name not in known]
     if unknown:
         raise BullpenError(
             f"env: no value for {', '.join(sorted(unknown))[:200]}, and the file has none"
         )
-    return {name: known[name] if value is None else value for name, value in asked.items()}
+    return {name: known[name] if value is None else value for name, value in wanted.items()}
 
 
 def _has_comments(path: Path) -> bool:

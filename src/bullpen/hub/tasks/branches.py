@@ -40,8 +40,8 @@ class TaskBranches:
         if not agent.takes_tasks or agent.name not in self._last:
             return agent.birth_branch
         created, branch = self._last[agent.name]
-        asked = clock.to_exact_text(datetime.fromtimestamp(created, UTC))
-        return branch if asked >= agent.created else ""
+        created_text = clock.to_exact_text(datetime.fromtimestamp(created, UTC))
+        return branch if created_text >= agent.created else ""
 
 
 def _branch_of(session: TaskSession) -> str:

@@ -36,7 +36,7 @@ def find_version(engine: str, env: Mapping[str, str]) -> str:
 
 def _why(done: proc.Done) -> str:
     """What it said, wherever; else how it ended."""
-    said = (done.error_text.strip() or done.text.strip())[:200]
+    text = (done.error_text.strip() or done.text.strip())[:200]
     if not done.code:
-        return f"no version in {said!r}" if said else "it says nothing"
-    return f"{said} (exit code {done.code})" if said else f"exit code {done.code}"
+        return f"no version in {text!r}" if text else "it says nothing"
+    return f"{text} (exit code {done.code})" if text else f"exit code {done.code}"

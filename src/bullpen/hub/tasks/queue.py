@@ -89,8 +89,8 @@ class TaskQueue:
             self._refuse_busy(self._get_task_agent(name))
             session = await self._session_of(request, name, director)
             await self.check_wish(request)
-            taker = self._get_task_agent(name).agent
-            await asyncio.to_thread(self.check_login, taker, request.env)
+            agent = self._get_task_agent(name).agent
+            await asyncio.to_thread(self.check_login, agent, request.env)
             live = self._get_task_agent(name)  # it may have been stopped meanwhile
             return await self._create_task(request, session, live.agent.name, director)
 
@@ -110,8 +110,8 @@ class TaskQueue:
             if again is not None:
                 return again
             if agent:
-                taker = self._get_task_agent(agent).agent
-                await asyncio.to_thread(self.check_login, taker, request.env)
+                target = self._get_task_agent(agent).agent
+                await asyncio.to_thread(self.check_login, target, request.env)
             session = await self._session_of(request, agent, director)
             await self.check_wish(request)
             return await self._create_task(request, session, agent, director, giver)

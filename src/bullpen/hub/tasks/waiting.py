@@ -31,31 +31,31 @@ class WaitingTasks:
         return len(self._tasks)
 
     def put(self, live: LiveTask) -> None:
-        """To its place, also if it had left it."""
-        need, place = _need_of(live), _position_of(live)
-        insort(self._lines.setdefault(need, []), place)
-        self._tasks[place], self._needs[place] = live, need
-        self._by_session[live.session.id].add(place)
+        """To its position, also if it had left it."""
+        need, position = _need_of(live), _position_of(live)
+        insort(self._lines.setdefault(need, []), position)
+        self._tasks[position], self._needs[position] = live, need
+        self._by_session[live.session.id].add(position)
 
     def drop(self, live: LiveTask) -> None:
         """Fine if it does not wait."""
-        place = _position_of(live)
-        if self._tasks.pop(place, None) is None:
+        position = _position_of(live)
+        if self._tasks.pop(position, None) is None:
             return
-        need = self._needs.pop(place)
+        need = self._needs.pop(position)
         line = self._lines[need]
-        del line[bisect_left(line, place)]
+        del line[bisect_left(line, position)]
         if not line:
             del self._lines[need]
-        places = self._by_session[live.session.id]
-        places.discard(place)
-        if not places:
+        positions = self._by_session[live.session.id]
+        positions.discard(position)
+        if not positions:
             del self._by_session[live.session.id]
 
     def claim(self, session: str, agent: str) -> None:
         """Those that wait for the same conversation wait for that agent from now on."""
-        for place in sorted(self._by_session.get(session, ())):
-            live = self._tasks[place]
+        for position in sorted(self._by_session.get(session, ())):
+            live = self._tasks[position]
             self.drop(live)
             live.session = live.session.model_copy(update={"agent": agent})
             self.put(live)
@@ -66,8 +66,8 @@ class WaitingTasks:
         while heads := [
             (line[0], need) for need, line in self._lines.items() if need not in in_vain
         ]:
-            place, need = min(heads)
-            live = self._tasks[place]
+            position, need = min(heads)
+            live = self._tasks[position]
             name = choose_agent(live, free)
             if name:
                 self.drop(live)

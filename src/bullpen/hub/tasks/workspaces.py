@@ -409,8 +409,8 @@ class Workspaces:
         """The tasks that keep this one out."""
         return [
             other
-            for other, held in self._held.items()
-            if other != task and overlap(held, directory, self._home)
+            for other, others in self._held.items()
+            if other != task and overlap(others, directory, self._home)
         ]
 
 

@@ -215,16 +215,18 @@ class Children:
             if reminder not in prompt:  # to some engines it is a prompt like any other
                 await self._assign(agent)
             return ""
-        held = engine.hold(hook, reminder)
-        is_end = bool(held) or (not engine.is_model and hook.get("hook_event_name") == "Stop")
+        hold_answer = engine.hold(hook, reminder)
+        is_end = bool(hold_answer) or (
+            not engine.is_model and hook.get("hook_event_name") == "Stop"
+        )
         if not is_end or not self._owes(live):
             return ""
-        if self.duty(agent).reminded or not held:  # a plain program cannot be reminded
-            said = str(hook.get("last_assistant_message") or "")[-MOST_SAID:]
-            await self._tell_idle(live, said)
+        if self.duty(agent).reminded or not hold_answer:  # a plain program cannot be reminded
+            message = str(hook.get("last_assistant_message") or "")[-MOST_SAID:]
+            await self._tell_idle(live, message)
             return ""
         await self._save(agent, self.duty(agent).model_copy(update={"reminded": True}))
-        return held
+        return hold_answer
 
     async def _assign(self, agent: Agent) -> None:
         """It was given something to do: what it reported before was of something else."""
@@ -248,15 +250,15 @@ class Children:
 
     # ── what is told of it ──
 
-    async def _tell_idle(self, live: LiveAgent, said: str = "") -> None:
+    async def _tell_idle(self, live: LiveAgent, message: str = "") -> None:
         agent, state = live.agent, live.view.state
         async with self._telling:
             if not self._owes(live):
                 return
             duty = self.duty(agent).model_copy(update={"idle_told": True})
-            said = said or await self._last_output(live)
+            message = message or await self._last_output(live)
             failed = state.failed if isinstance(state, Idle) else ""
-            data = {"last_message": said, **({"failed": failed} if failed else {})}
+            data = {"last_message": message, **({"failed": failed} if failed else {})}
             to = self._heard_by(agent)
             key = f"idle:{agent.run}:{live.view.since}"
             await self._tell(agent, duty, NewEvent(to, "child_idle", agent.name, data, key))

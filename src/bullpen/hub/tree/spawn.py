@@ -325,7 +325,7 @@ class Spawner:
         self, caller: Agent, wish: ChildWish, name: str, run: str, birth: Birth
     ) -> TerminalPlan:
         launch_env = sessions.load_launch_env(self._home, caller.name)
-        asked = Launch(
+        launch = Launch(
             cwd=caller.cwd,
             env=launch_env.env,
             umask=launch_env.umask,
@@ -339,14 +339,14 @@ class Spawner:
             prompt=wish.task,
         )
         try:
-            plan = plan_launch(self._context, asked, name, None, birth=birth)
+            plan = plan_launch(self._context, launch, name, None, birth=birth)
         except BullpenError as error:
             raise BullpenError(
                 f"{name}: {error.message}", hint=error.hint, kind=error.kind
             ) from error
         if birth.site is None and plan.agent.is_sandboxed and not caller.is_sandboxed:
             raise BullpenError(
-                f"role {asked.role} wants a sandbox, and a worker shares the directory of"
+                f"role {launch.role} wants a sandbox, and a worker shares the directory of"
                 f" {caller.name}, which has none",
                 hint="spawn_subtree gives it a worktree of its own",
                 kind=Kind.CONFLICT,
@@ -403,7 +403,7 @@ class Spawner:
         refuse_agents(self._list_running(), 1, self._limits())
         name = names.subtree_name(birth.branch)
         async with self._claimed([name]) as runs:
-            asked = Launch(
+            launch = Launch(
                 cwd=birth.parent.cwd,
                 env=dict(os.environ),  # what the parent's shell has is not for this machine
                 run=runs[name],
@@ -413,7 +413,7 @@ class Spawner:
                 prompt=wish.task,
             )
             plan = await asyncio.to_thread(
-                plan_launch, self._context, asked, name, None, birth=birth
+                plan_launch, self._context, launch, name, None, birth=birth
             )
             above = {"order": order, "levels_above": birth.depth}
             return [replace(plan, agent=plan.agent.model_copy(update=above))]

@@ -142,7 +142,7 @@ class Budgets:
         self._usage = usage
         self._delivery = delivery
         self._delegated = delegated
-        self._said: dict[str, set[str]] = {}  # run -> keys of events that are recorded
+        self._recorded: dict[str, set[str]] = {}  # run -> keys of events that are recorded
         self._interrupted: dict[str, float] = {}  # run -> when
 
     def family(self) -> BudgetFamily:
@@ -179,7 +179,7 @@ class Budgets:
         what living children may still spend. When a child ends, what it did not spend is there
         again. None: nothing is left."""
         family, now = self.family(), time.time()
-        found = Budget()
+        budget = Budget()
         scopes = list(family.scopes_of(agent))
         # Those above it have given it its own: that is out of theirs already.
         nearest = [scope for scope in scopes if scope.kind == "agent"][:1]
@@ -187,8 +187,8 @@ class Budgets:
             part = share(scope.budget, self._taken(scope, family, now), count)
             if part is None:
                 return None
-            found = least_budget(found, part)
-        return found
+            budget = least_budget(budget, part)
+        return budget
 
     def spent_by(self, agent: Agent) -> Spent:
         """It and all that descend from it, up to now."""
@@ -261,7 +261,7 @@ class Budgets:
     def _forget_ended(self) -> None:
         """Runs that are over: nothing more is said of them."""
         running = {live.agent.run for live in self._registry if live.is_running}
-        self._said = {run: keys for run, keys in self._said.items() if run in running}
+        self._recorded = {run: keys for run, keys in self._recorded.items() if run in running}
         self._interrupted = {run: at for run, at in self._interrupted.items() if run in running}
 
     async def _look(self, live: LiveAgent, family: BudgetFamily) -> bool:
@@ -284,8 +284,8 @@ class Budgets:
     async def _say(self, live: LiveAgent, scope: Scope, verdict: BudgetVerdict) -> None:
         agent = live.agent
         key = f"budget:{verdict.level}:{scope.kind}:{scope.name}:{verdict.what}:{agent.run}"
-        said = self._said.setdefault(agent.run, set())
-        if key in said:
+        keys = self._recorded.setdefault(agent.run, set())
+        if key in keys:
             return
         text = f"{_whose(scope, agent.name)}: {verdict.words()}"
         data = {
@@ -302,7 +302,7 @@ class Budgets:
         draft = Draft(time.time(), KINDS[verdict.level], agent.name, data, key)
         await self._tell_parent(live, verdict, text, key)
         await self._store.append(draft)
-        said.add(key)
+        keys.add(key)
 
     async def _tell_parent(
         self, live: LiveAgent, verdict: BudgetVerdict, text: str, key: str

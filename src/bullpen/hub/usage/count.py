@@ -139,11 +139,11 @@ class Usage:
         """Count what the log says of requests and tools."""
         await self._take(agent, usage_of_logs(records), time.time())
 
-    async def _take(self, agent: Agent, counted: Sequence[UsageAmount], now: float) -> None:
-        if not counted:
+    async def _take(self, agent: Agent, amounts: Sequence[UsageAmount], now: float) -> None:
+        if not amounts:
             return
         name = agent.name
-        dropped = self._make_room(name, {one.key for one in counted if one.is_total}, now)
+        dropped = self._make_room(name, {one.key for one in amounts if one.is_total}, now)
         is_time_to_prune = now - self._pruned > PRUNE_SECONDS
         self._note_line(agent)
         parents = dict(self._new_parents)
@@ -151,7 +151,7 @@ class Usage:
         def write(transaction: Transaction) -> Totals:
             database, key_of = transaction.connection, self._key_of(agent, now)
             add_parents(database, parents)
-            return add_counted(database, name, counted, key_of, now, is_time_to_prune, dropped)
+            return add_counted(database, name, amounts, key_of, now, is_time_to_prune, dropped)
 
         added = await self._store.write(write)
         self._forget_written(parents)
@@ -160,7 +160,7 @@ class Usage:
         known = self._series[name]
         for key in dropped:
             known.pop(key, None)
-        for one in counted:
+        for one in amounts:
             if one.is_total:
                 highest, _ = known.get(one.key, (0.0, 0.0))
                 known[one.key] = max(one.amount, highest), now

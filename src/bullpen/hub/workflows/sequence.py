@@ -107,7 +107,7 @@ class Workflows:
         try:
             await self._start(plan, before)
         except BullpenError as error:
-            await self._end(plan.record, f"it could not start: {error.message}", told=False)
+            await self._end(plan.record, f"it could not start: {error.message}", is_told=False)
             raise
         self._begin_drive(plan.record)
         return _under_way(plan.record)
@@ -243,14 +243,14 @@ class Workflows:
         result: str = "",
         landed: str = "",
         *,
-        told: bool = True,
+        is_told: bool = True,
     ) -> None:
         """Stop its agents, tell the person, and note it; killed in between, all of it again."""
         for step in record.steps:
             if self._find_running(step) is not None:
                 with contextlib.suppress(BullpenError):  # it has just ended
                     await self._stopper.stop(step.name, None)
-        if told:
+        if is_told:
             await self._delivery.send(_message(record, why, result, landed))
         data = {"id": record.id, "pod": record.pod, "failed": why}
         await self._store.append(

@@ -93,8 +93,8 @@ def _look(repo: Repository, work: Work, base: str, target: str) -> _Before:
     are not there."""
     tip_ref, _ = refs_of(work.branch, target)
     remembered = f"--glob={tip_ref.rpartition('/')[0]}"  # both, by name: the commit first
-    asked = (f"{base}^{{tree}}", f"{base}...{work.tip}", remembered)
-    tree, _, _, *rest = git(repo, "rev-parse", *asked, timeout=LOG_SECONDS).text.split()
+    revisions = (f"{base}^{{tree}}", f"{base}...{work.tip}", remembered)
+    tree, _, _, *rest = git(repo, "rev-parse", *revisions, timeout=LOG_SECONDS).text.split()
     forks = tuple(line[1:] for line in rest if line.startswith("^"))
     landed = rest[len(forks) :]
     return _Before(tree, forks, (landed[1], landed[0]) if len(landed) == 2 else ("", ""))

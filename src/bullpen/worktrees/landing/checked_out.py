@@ -65,7 +65,7 @@ class Change:
 
 def find_target(site: Site, branch: str) -> Checkout | None:
     """The checkout that is on the branch; raises if it is unfinished there, or on it twice."""
-    found = []
+    checkouts = []
     for checkout, on in _checkouts(site):
         busy = find_unfinished(checkout.admin)
         if on == branch or (busy and _comes_back_to(checkout.admin, branch)):
@@ -75,11 +75,11 @@ def find_target(site: Site, branch: str) -> Checkout | None:
                     checkout.path,
                     hint="finish or abort it there, and land again",
                 )
-            found.append(checkout)
-    if len(found) > 1:
-        where = ", ".join(str(checkout.path) for checkout in found)
-        raise InTheWayError(f"{branch} is checked out more than once: {where}", found[0].path)
-    return found[0] if found else None
+            checkouts.append(checkout)
+    if len(checkouts) > 1:
+        where = ", ".join(str(checkout.path) for checkout in checkouts)
+        raise InTheWayError(f"{branch} is checked out more than once: {where}", checkouts[0].path)
+    return checkouts[0] if checkouts else None
 
 
 def _checkouts(site: Site) -> Iterator[tuple[Checkout, str]]:
@@ -146,11 +146,11 @@ def find_in_the_way(look: Look, changes: list[Change]) -> tuple[str, ...]:
     root = look.own.path
     own = {*look.differing(), *look.staged()}
     goes = {change.name for change in changes if change.status == "D"}
-    found = [change.name for change in changes if change.name in own]
+    names = [change.name for change in changes if change.name in own]
     for change in changes:
         if change.status == "A" and change.name not in own:
-            found += _blocking(root, change.name, goes)
-    return tuple(dict.fromkeys(found))
+            names += _blocking(root, change.name, goes)
+    return tuple(dict.fromkeys(names))
 
 
 def _blocking(root: Path, name: str, goes: set[str]) -> list[str]:

@@ -200,8 +200,8 @@ def _is_on(repo: Repository, checkout: Checkout, ref: str) -> bool:
     head = (checkout.admin / "HEAD").read_text(errors="surrogateescape").strip()
     if head == f"ref: {ref}":
         return True
-    asked = git(repo, "symbolic-ref", "--quiet", "HEAD", at=checkout, accept=(0, 1))
-    return asked.text.strip() == ref
+    answer = git(repo, "symbolic-ref", "--quiet", "HEAD", at=checkout, accept=(0, 1))
+    return answer.text.strip() == ref
 
 
 # ── writing ──

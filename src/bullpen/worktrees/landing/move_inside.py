@@ -66,5 +66,5 @@ def _refusal(store: PrivateStore, ref: str, lines: list[str]) -> WorktreeError:
             files,
             hint="commit them there, and land again",
         )
-    said = " ".join(lines)[-300:]
-    return InTheWayError(f"{branch} cannot be moved in {store.root}: {said}", store.root)
+    text = " ".join(lines)[-300:]
+    return InTheWayError(f"{branch} cannot be moved in {store.root}: {text}", store.root)

@@ -17,20 +17,20 @@ FILE_BYTES = 1 << 16
 
 def list_alternates(objects: Path) -> list[Path]:
     """The directories of objects that are borrowed, also by those that are borrowed."""
-    found: list[Path] = []
+    stores: list[Path] = []
     waiting = [objects]
     while waiting:
         for path in _named_by(waiting.pop(0)):
-            if path not in found and path.is_dir():
-                found.append(path)
+            if path not in stores and path.is_dir():
+                stores.append(path)
                 waiting.append(path)
-    if len(found) > MOST:
+    if len(stores) > MOST:
         raise WorktreeError(
             Code.INVALID,
             f"{objects} borrows from more than {MOST} repositories",
             hint="git repack -a -d, and remove objects/info/alternates",
         )
-    return found
+    return stores
 
 
 def borrows(objects: Path) -> bool:

@@ -29,7 +29,7 @@ def bring_objects(store: PrivateStore, inside: Inside, names: Sequence[str]) -> 
     new = [name for name in names if not _path(store, name).exists()]
     refused = {}
     for name in new[:MOST_AT_ONCE]:
-        content = inside.run(READ, _place(name), most=MOST_BYTES).out
+        content = inside.run(READ, _object_path(name), most=MOST_BYTES).out
         if hashlib.sha256(content).hexdigest() != name:
             refused[f"lfs/{name}"] = f"not what its name says, or over {MOST_BYTES >> 20} MiB"
             continue
@@ -53,9 +53,9 @@ def _put(content: bytes, aside: Path, path: Path) -> None:
     flush_directory(path.parent)
 
 
-def _place(name: str) -> str:
+def _object_path(name: str) -> str:
     return f"{name[:2]}/{name[2:4]}/{name}"
 
 
 def _path(store: PrivateStore, name: str) -> Path:
-    return store.common / "lfs" / "objects" / _place(name)
+    return store.common / "lfs" / "objects" / _object_path(name)
