@@ -112,6 +112,18 @@ def remove_agent(
     )
 
 
+def plan_removal(
+    name: str, *, keep_branch: bool = False, discard: bool = False
+) -> "Call[AgentRemoved]":
+    """What `remove_agent` would do now, or the same refusal. Nothing is stopped or changed."""
+    return Call(
+        "GET",
+        path("agents", name, "removal"),
+        {"keep_branch": keep_branch or None, "discard": discard or None},
+        read=Model("agent_shown.AgentRemoved"),
+    )
+
+
 def type_into(name: str, text: str | list[str]) -> "Call[Typed]":
     """Type into its terminal, as it is: a line ends with a carriage return. Several texts are typed
     one after the other, as a person would."""

@@ -55,7 +55,7 @@ from bullpen.worktrees.pool import list_ready, refill_in_background
 from bullpen.worktrees.port_blocks import Block
 from bullpen.worktrees.ports import find_port_variables
 from bullpen.worktrees.records import Record, find_record, find_repository, list_repositories
-from bullpen.worktrees.remove import Removed, plan_removal, prune, refuse_loss, remove
+from bullpen.worktrees.remove import Removed, plan_removal, prune, remove
 from bullpen.worktrees.restore import restore
 from bullpen.worktrees.safety_copies import SafetyCopy, list_safety_copies
 from bullpen.worktrees.site import (
@@ -159,7 +159,6 @@ __all__ = [
     "prune",
     "reason_to_keep",
     "refill_in_background",
-    "refuse_loss",
     "remove",
     "remove_all",
     "reserve_ports",

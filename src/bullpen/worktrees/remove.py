@@ -92,24 +92,17 @@ def remove(site: Site, name: str, *, force: bool = False, delete_branch: bool = 
         return result
 
 
-def refuse_loss(site: Site, name: str, own_lock: str) -> None:
-    """Raise what `remove` would raise without force. The caller's own lock does not count."""
-    path = path_for(site, name)
-    with reported(f"cannot look at {name}", Code.CLEANUP_FAILED):
-        facts = inspect(site, name, path)
-    if facts.lock_reason == own_lock:
-        facts = replace(facts, lock_reason=None)
-    decide(facts, force=False, delete_branch=True)
-
-
 def plan_removal(
-    site: Site, name: str, *, force: bool = False, delete_branch: bool = True
+    site: Site, name: str, *, force: bool = False, delete_branch: bool = True, own_lock: str = ""
 ) -> Removed:
-    """What `remove` would do, or the same refusal. Touches nothing."""
-    with reported(f"cannot look at {name}"):
+    """What `remove` would do, or the same refusal. The caller's own lock does not count. Touches
+    nothing."""
+    with reported(f"cannot look at {name}", Code.CLEANUP_FAILED):
         facts = inspect(site, name, path_for(site, name))
         if not facts.exists:
             return Removed(name, existed=False)
+        if own_lock and facts.lock_reason == own_lock:
+            facts = replace(facts, lock_reason=None)
         return _outcome(facts, _decide_unused(facts, force, delete_branch))
 
 

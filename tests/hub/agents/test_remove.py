@@ -75,6 +75,74 @@ def test_r8_rm_refuses_what_is_nowhere_else_and_lets_its_agent_go_on(
     assert not tree.exists()
 
 
+def test_w14_a_dry_run_of_rm_says_what_rm_does_and_leaves_the_agent_as_it_is(
+    place: tuple[Pen, Path],
+) -> None:
+    pen, repo = place
+    merged, ahead, dirty = (run(pen, repo, name) for name in ("dry1", "dry2", "dry3"))
+    programs = [pen.program(tree.name) for tree in (merged, ahead, dirty)]
+    (ahead / "new.txt").write_text("work")
+    commit(ahead, "new.txt")
+    (dirty / "new.txt").write_text("work")
+    planned = pen.cli("rm", "--dry-run", "dry1", "dry2", "dry3")
+    assert planned.code == 5
+    assert planned.out == (
+        "dry1 would be removed · with worktree and branch dry1\n"
+        "dry2 would be removed · with worktree\n"
+        "would keep branch dry2: 1 commit nowhere else · git merge dry2\n"
+    )
+    assert "dry3 has 1 uncommitted file (new.txt)" in planned.err
+    assert all(alive(program) for program in programs)
+    assert not [
+        event for name in ("dry1", "dry2", "dry3") for event in pen.events(name, "agent.stopping")
+    ]
+    assert {"dry1", "dry2", "dry3"} <= set(branches(repo)) & set(pen.agents())
+    done = pen.cli("rm", "dry1", "dry2", "dry3")
+    spoken = planned.out.replace("would be removed", "removed").replace("would keep", "kept")
+    assert (done.code, done.out) == (5, spoken)
+    assert pen.ask("GET", "/agents/dry3/removal?discard=1")[0] == 200
+    assert alive(programs[2])
+
+
+@pytest.mark.parametrize("how", ["keep", "discard"])
+def test_n1_a_dry_run_of_finish_says_what_would_go_and_touches_nothing(
+    place: tuple[Pen, Path], how: str
+) -> None:
+    pen, repo = place
+    name = f"dry-{how}"
+    tree, program = run(pen, repo, name), pen.program(name)
+    (tree / "new.txt").write_text("work")
+    commit(tree, "new.txt")
+    if how == "keep":
+        expected = f"{name} would be removed\nbranch {name} would stay\n"
+    else:
+        (tree / "later.txt").write_text("more")
+        expected = (
+            f"{name} would be removed · with branch {name}\n"
+            "1 commit nowhere else\n"
+            "1 uncommitted file: later.txt\n"
+            f"kept for 30 days: bullpen worktree restore {name}\n"
+        )
+    planned = pen.cli("finish", name, f"--{how}", "--dry-run", cwd=repo)
+    assert (planned.code, planned.out) == (0, expected), planned.err
+    assert (alive(program), tree.exists(), name in branches(repo)) == (True, True, True)
+    done = pen.cli("finish", name, f"--{how}", cwd=repo)
+    assert done.code == 0, done.err
+    assert (tree.exists(), name in branches(repo)) == (False, how == "keep")
+    if how == "discard":
+        assert pen.cli("worktree", "restore", name, cwd=repo).code == 0
+
+
+def test_n1_a_dry_run_of_finish_is_refused_where_it_would_say_too_little(
+    place: tuple[Pen, Path],
+) -> None:
+    pen, repo = place
+    for words in (["--land"], ["--pr"], ["--keep", "--commit", "x"]):
+        refused = pen.cli("finish", "nobody", *words, "--dry-run", cwd=repo)
+        assert (refused.code, "--dry-run goes with --keep or --discard" in refused.err) == (2, True)
+    assert pen.cli("finish", "nobody", "--discard", "--dry-run", cwd=repo).code == 4
+
+
 @pytest.mark.parametrize("why", ["dirty", "locked"])
 def test_r8_what_rm_refuses_goes_by_the_one_step_that_its_hint_names(
     place: tuple[Pen, Path], why: str

@@ -5,6 +5,7 @@ not removed again.
 """
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,9 +41,15 @@ LOOK_SECONDS = 0.05
 @click.option("--discard", "how", flag_value="discard", help="Drop it; kept aside for 30 days.")
 @click.option("--into", metavar="BRANCH", help="With --land or --pr: where to.")
 @click.option("--commit", "message", metavar="MESSAGE", help="Commit what is not committed.")
+@click.option("--dry-run", is_flag=True, help="With --keep or --discard: only say what goes.")
 @output.json_option
 def command(
-    name: str, how: str | None, into: str | None, message: str | None, as_json: bool
+    name: str,
+    how: str | None,
+    into: str | None,
+    message: str | None,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """End an agent and deal with its work in one step: land it, open a pull request, keep its
     branch, or drop it.
@@ -58,12 +65,17 @@ def command(
         raise click.UsageError("--into goes with --land or --pr")
     if message is not None and how == "discard":
         raise click.UsageError("--commit does not go with --discard")
+    if dry_run and (how not in ("keep", "discard") or message is not None):
+        raise click.UsageError("--dry-run goes with --keep or --discard alone; see bullpen diff")
     hub = connect()
-    if how == "pr":
+    shown: dict[str, Any] = {}
+    if dry_run:
+        lines, shown = _plan(hub, name, how), {"dry_run": True}
+    elif how == "pr":
         pull, lines = _finish_by_pull(hub, name, into, message)
-        shown: dict[str, Any] = {"pull": {"number": pull.number, "url": pull.url}}
+        shown = {"pull": {"number": pull.number, "url": pull.url}}
     else:
-        lines, shown = _finish(hub, name, how, into, message), {}
+        lines = _finish(hub, name, how, into, message)
     if as_json:
         output.write_json({"name": name, "how": how, "done": lines, **shown})
         return
@@ -84,6 +96,38 @@ def _finish(hub: "Hub", name: str, how: str, into: str | None, message: str | No
     if how == "discard":
         lines += _discard(hub, site, name)
     return lines + _remove(hub, site, name, is_there, delete_branch=how != "keep")
+
+
+def _plan(hub: "Hub", name: str, how: str) -> list[str]:
+    """What would become of its work, and of the agent. Touches nothing."""
+    site = open_site(None, name)
+    is_drop = how == "discard"
+    if worktrees.exists(site, name) and not is_drop:
+        _refuse_uncommitted(site, name)
+    try:
+        planned = hub.do(agents.plan_removal(name, keep_branch=not is_drop, discard=is_drop))
+    except BullpenError as error:
+        if error.kind is not Kind.NOT_FOUND:
+            raise
+        result = worktrees.plan_removal(site, name, force=is_drop, delete_branch=is_drop)
+        if not result.existed:
+            raise _no_such(name) from error
+        branch, left, commits = result.branch, result.branch_left, result.unique_commits
+    else:
+        branch, left, commits = planned.branch, planned.branch_left, planned.unique_commits
+    lost = (
+        worktrees.uncommitted_files(site, name) if is_drop and worktrees.exists(site, name) else []
+    )
+    lines = [f"{name} would be removed" + (f" · with branch {branch}" if branch else "")]
+    if left:
+        lines.append(f"branch {left} would stay")
+    if branch and commits:
+        lines.append(f"{_count(commits, 'commit')} nowhere else")
+    if lost:
+        lines.append(f"{_count(len(lost), 'uncommitted file')}: {_named(lost)}")
+    if lost or (branch and commits):
+        lines.append(f"kept for 30 days: bullpen worktree restore {name}")
+    return [output.printable(line) for line in lines]
 
 
 def _finish_by_pull(
@@ -121,9 +165,8 @@ def _refuse_uncommitted(site: Site, name: str) -> None:
     bring_over(site, name)
     files = worktrees.uncommitted_files(site, name)
     if files:
-        named = ", ".join(files[:MOST_NAMED]) + (", …" if len(files) > MOST_NAMED else "")
         raise BullpenError(
-            f"{name} has uncommitted work, which stays as it is: {named}",
+            f"{name} has uncommitted work, which stays as it is: {_named(files)}",
             hint=f'have {name} commit it, or: bullpen finish {name} … --commit "MESSAGE"',
             kind=Kind.CONFLICT,
             details={"files": files[:100]},
@@ -200,9 +243,7 @@ def _remove(
         branch, left = result.branch, result.branch_left
         is_gone = result.existed and was_there  # else only its branch was left
         if not (result.existed or _was_an_agent(hub, name)):
-            raise BullpenError(
-                f"no agent or worktree called {name}", hint="bullpen list", kind=Kind.NOT_FOUND
-            ) from error
+            raise _no_such(name) from error
     else:
         branch, left, is_gone = removed.branch, removed.branch_left, True
     words = f"{name} removed" if is_gone else f"{name} is gone already"
@@ -211,3 +252,17 @@ def _remove(
     if left:
         words += f" · branch {left} stays"
     return [output.printable(words)]
+
+
+def _no_such(name: str) -> BullpenError:
+    return BullpenError(
+        f"no agent or worktree called {name}", hint="bullpen list", kind=Kind.NOT_FOUND
+    )
+
+
+def _named(files: Sequence[str]) -> str:
+    return ", ".join(files[:MOST_NAMED]) + (", …" if len(files) > MOST_NAMED else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"

@@ -62,24 +62,23 @@ class Remover:
         """Stop it and remove all of it, or refuse. A branch that is not merged stays always.
         `discard`: what is not committed is no reason to refuse; a safety copy has it."""
         live = self._registry.get(name)
-        await self._private_gits.bring_over(live)
-        refuse = self._refuse_kept if discard else self._refuse
-        await self._context.trees.run(name, partial(refuse, live.agent))
+        await self.plan(name, keep_branch, discard)
         await self._stopper.stop(name, grace)
         async with live.lock:
             if self._registry.find(name) is not live or live.is_running:
                 raise BullpenError(f"{name} was started again", kind=Kind.CONFLICT)
             return await self._remove(live, keep_branch, discard)
 
-    def _refuse(self, agent: Agent) -> None:
-        self._refuse_kept(agent)
-        tree = _find_tree(agent)
-        if tree is not None:
-            try:
-                own_lock = LOCK_REASON.format(agent.name)
-                worktrees.refuse_loss(self._site(tree), tree.name, own_lock)
-            except WorktreeError as error:
-                raise _refusal(agent.name, error) from error
+    async def plan(
+        self, name: str, keep_branch: bool = False, discard: bool = False
+    ) -> AgentRemoved:
+        """What `remove` would do, as things stand, or the same refusal. Stops nothing."""
+        live = self._registry.get(name)
+        await self._private_gits.bring_over(live)
+        own_lock = LOCK_REASON.format(name)
+        plan_tree = partial(worktrees.plan_removal, own_lock=own_lock)
+        look = partial(self._end_tree, plan_tree, live.agent, keep_branch, discard)
+        return await self._context.trees.run(name, look)
 
     def _refuse_kept(self, agent: Agent) -> None:
         why = self._kinds[agent.kind].reason_to_keep(agent)
@@ -88,7 +87,7 @@ class Remover:
 
     async def _remove(self, live: LiveAgent, keep_branch: bool, discard: bool) -> AgentRemoved:
         agent = live.agent
-        remove_tree = partial(self._remove_tree, agent, keep_branch, discard)
+        remove_tree = partial(self._end_tree, worktrees.remove, agent, keep_branch, discard)
         removed = await self._context.trees.run(agent.name, remove_tree)
         if removed.worktree:
             data = {"path": removed.worktree, "branch": agent.birth_branch}
@@ -103,16 +102,16 @@ class Remover:
         await self._cancel_landings(agent.name)
         return removed
 
-    def _remove_tree(self, agent: Agent, keep_branch: bool, discard: bool) -> AgentRemoved:
-        """What it did at its end counts: it is looked at again."""
+    def _end_tree(
+        self, end: Callable[..., worktrees.Removed], agent: Agent, keep_branch: bool, discard: bool
+    ) -> AgentRemoved:
+        """Looked at twice, before it is stopped and after: what it did at its end counts."""
         self._refuse_kept(agent)
         tree = _find_tree(agent)
         if tree is None:
             return AgentRemoved(name=agent.name)
         try:
-            removed = worktrees.remove(
-                self._site(tree), tree.name, force=discard, delete_branch=not keep_branch
-            )
+            removed = end(self._site(tree), tree.name, force=discard, delete_branch=not keep_branch)
         except WorktreeError as error:
             raise _refusal(agent.name, error) from error
         return AgentRemoved(

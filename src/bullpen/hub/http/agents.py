@@ -223,13 +223,25 @@ STATUS_SECONDS = 1.0
 PART_SECONDS = 0.1  # between two parts: programs take what comes at once for a paste
 
 
+KeepBranch = Annotated[bool, Query(description="also one that is merged")]
+Discard = Annotated[bool, Query(description="drop what is not committed, too")]
+
+
+@router.get("/agents/{name}/removal", response_model=AgentRemoved, dependencies=[owner])
+async def plan_removal(
+    hub: HubPart, name: Name, keep_branch: KeepBranch = False, discard: Discard = False
+) -> Any:
+    """What removing it would do now, or the same refusal. Nothing is stopped or changed."""
+    return await hub.remover.plan(name, keep_branch, discard)
+
+
 @router.post("/agents/{name}/remove", response_model=AgentRemoved, dependencies=[owner])
 async def remove_agent(
     hub: HubPart,
     name: Name,
     grace: Grace = None,
-    keep_branch: Annotated[bool, Query(description="also one that is merged")] = False,
-    discard: Annotated[bool, Query(description="drop what is not committed, too")] = False,
+    keep_branch: KeepBranch = False,
+    discard: Discard = False,
 ) -> Any:
     """End it, and remove its session and its worktree. Refused while it has work that exists
     nowhere else; then nothing is stopped. A branch with such commits stays. With `discard` it is
