@@ -47,14 +47,26 @@ def bash(command: str) -> str:
 
 
 def spawn(team: Team, name: str) -> str:
-    """A coder that writes a file of its own, commits it and reports."""
-    file = team.pen.root / "worktrees" / f"lead.{name}" / f"{name}.txt"
+    """A coder that writes a file of its own and one line of everybody's, commits and reports; if
+    that conflicts, it takes in what its parent has and reports again."""
+    tree = team.pen.root / "worktrees" / f"lead.{name}"
+    shared = tool("Write", file_path=str(tree / "shared.txt"), content=f"{name}\n")
+    reported = ours("notify_parent", status="success", message=f"{name} is written")
     task = script(
-        tool("Write", file_path=str(file), content=f"{name}\n"),
-        bash(f"git add {name}.txt"),
+        tool("Write", file_path=str(tree / f"{name}.txt"), content=f"{name}\n"),
+        shared,
+        bash("git add -A"),
         bash(f"git commit -qm {name}"),
-        ours("notify_parent", status="success", message=f"{name} is written"),
+        reported,
         "say done",
+        "next",
+        bash("git merge -q lead || echo conflict"),
+        tool("Read", file_path=str(tree / "shared.txt")),
+        shared,
+        bash("git add -A"),
+        bash(f"git commit -qm {name}-again"),
+        reported,
+        "say mended",
     )
     return ours("spawn_subtree", task=task, branch_name=name, role="coder")
 
@@ -68,9 +80,8 @@ def results(team: Team) -> tuple[list[str], str]:
     return refused, "".join(str(block["content"]) for block in found if not block.get("is_error"))
 
 
-def test_m1_m6_m8_the_manager_leads_two_coders_to_work_in_its_branch_and_reports(
-    team: Team,
-) -> None:
+def test_d5_m6_the_manager_leads_two_coders_through_a_conflict_and_reports(team: Team) -> None:
+    """It is refused by a rule, and what a person lets through by its sandbox."""
     tree = team.pen.root / "worktrees" / "lead"
     lead = team.run(
         "manager",
@@ -89,17 +100,20 @@ def test_m1_m6_m8_the_manager_leads_two_coders_to_work_in_its_branch_and_reports
             ours("agent_diff", name="lead.csv"),
             ours("merge_child", name="lead.csv"),
             ours("merge_child", name="lead.docs"),
+            ours("wait_for_event", after=2),
+            ours("merge_child", name="lead.docs"),
             bash("git log --format=%s"),
             ours("notify_parent", status="success", message="both are in lead"),
             "say reported",
         ),
     )
     lead.wait_listed()  # no rule knows the last of them, and its reviewer is not sure
-    assert team.cli("deny", "lead", "--reason", "You lead.").code == 0
+    assert team.cli("approve", "lead").code == 0
     lead.wait_said("reported")
     subjects = git(team.claude.work, "log", "--format=%s", "--no-merges", "lead").split()
     assert sorted(subjects) == ["csv", "docs", "first"]
-    assert sorted(path.name for path in tree.glob("*.txt")) == ["csv.txt", "docs.txt"]
+    assert sorted(path.name for path in tree.glob("*.txt")) == ["csv.txt", "docs.txt", "shared.txt"]
+    assert (tree / "shared.txt").read_text() == "docs\n"
     events = team.pen.client().get("agents", "root", "queue")["events"]
     assert [(event["from"], event["data"]["message"]) for event in events] == [
         ("lead", "both are in lead")
@@ -108,7 +122,8 @@ def test_m1_m6_m8_the_manager_leads_two_coders_to_work_in_its_branch_and_reports
     write, commit, redirect = refused
     assert "No such tool available: Write" in write
     assert "git commit --allow-empty -qm mine has been denied" in commit
-    assert "You lead." in redirect
+    assert "Read-only file system" in redirect
+    assert "shared.txt" in seen.partition("conflict")[2]
     assert "+csv" in seen  # the diff
     assert git(team.claude.work, "log", "--format=%s", "main").split() == ["first"]
     # And the person takes it.

@@ -129,8 +129,9 @@ def test_r9_read_only_roles_cannot_write(name: str) -> None:
     found = role(name)
     assert not {tool(rule) for rule in found.permissions.allow} & WRITING_TOOLS
     assert {"Edit", "Write", "NotebookEdit", "Bash(git commit:*)"} <= set(found.permissions.deny)
-    # Deny rules do not see what a shell writes; the sandbox of a task does.
-    assert found.sandbox.enabled is None
+    # Deny rules do not see what a shell writes; the sandbox does: of a task, and who leads has one
+    # in a terminal, too.
+    assert found.sandbox.enabled is (True if name == "manager" else None)
     assert "." in found.sandbox.read_only_paths
     assert found.permission_mode == "manual"
 
