@@ -18,7 +18,7 @@ FILES = 50
 
 def rows(short: bool) -> Iterator[Row]:
     """Each worktree has a commit of its own; every second one touches the same line."""
-    few, many, rounds = (2, 4, 1) if short else (10, 40, 5)
+    few, many, rounds = (2, 4, 1) if short else (10, 150, 3)
     with tempfile.TemporaryDirectory() as scratch:
         sites = [_make_site(Path(scratch, f"{count}"), count) for count in (few, many)]
         smaller, larger = interleaved(rounds, *(partial(_seconds_of_pair, site) for site in sites))

@@ -1,4 +1,5 @@
-"""Row 18: a clean branch lands, without a verification, beside `git merge` in a warm checkout.
+"""Row 18: a clean branch lands, without a verification, beside `git merge` in a warm checkout, and
+beside the same as careful by plain git: in a worktree of its own, then `update-ref`.
 
 The agent commits a file whenever it is told to: in the repository itself or, in a sandbox, in a
 git of its own, from which its commit is brought over first.
@@ -45,6 +46,10 @@ def rows(short: bool) -> Iterator[Row]:
             land()
             ours, theirs = interleaved(rounds, land, merge)
             yield Row("18", what, ours, theirs, goal)
+        aside = partial(_merge_aside, peer, env, count(1))
+        aside()
+        ours, theirs = interleaved(rounds, partial(_land, home, "open", count(100)), aside)
+        yield Row("18", "landing, against worktree add, merge, update-ref", ours, theirs, 2.0)
 
 
 def _launch(home: Home, env: dict[str, str], repo: Path, name: str) -> None:
@@ -71,11 +76,33 @@ def _land(home: Home, name: str, numbers: Iterator[int]) -> float:
 
 def _merge(peer: Path, env: dict[str, str], numbers: Iterator[int]) -> float:
     """A branch with one commit, merged where the target is checked out."""
-    name = f"p{next(numbers)}"
+    name = _branch(peer, env, f"p{next(numbers)}")
+    work: Callable[[], object] = partial(git, peer, env, "merge", "-q", "--no-ff", "-m", name, name)
+    return timed(work)
+
+
+def _merge_aside(peer: Path, env: dict[str, str], numbers: Iterator[int]) -> float:
+    """The same in a checkout of its own: the person's is not touched, and main moves at once."""
+    name, scratch = _branch(peer, env, f"q{next(numbers)}"), peer.with_name("scratch")
+    git(peer, env, "switch", "-q", "--detach")  # git moves no branch that is checked out
+
+    def work() -> None:
+        git(peer, env, "worktree", "add", "-q", "--detach", str(scratch), "main")
+        git(scratch, env, "merge", "-q", "--no-ff", "-m", name, name)
+        new = git(scratch, env, "rev-parse", "HEAD").strip()
+        git(peer, env, "update-ref", "refs/heads/main", new)
+        git(peer, env, "worktree", "remove", str(scratch))
+
+    seconds = timed(work)
+    git(peer, env, "switch", "-q", "main")
+    return seconds
+
+
+def _branch(peer: Path, env: dict[str, str], name: str) -> str:
+    """A branch with one commit on main, which is checked out again."""
     git(peer, env, "switch", "-qc", name)
     (peer / f"{name}.txt").write_text(f"{name}\n")
     git(peer, env, "add", "-A")
     git(peer, env, "commit", "-qm", name)
     git(peer, env, "switch", "-q", "main")
-    work: Callable[[], object] = partial(git, peer, env, "merge", "-q", "--no-ff", "-m", name, name)
-    return timed(work)
+    return name
