@@ -81,8 +81,7 @@ def test_w14_a_dry_run_of_rm_says_what_rm_does_and_leaves_the_agent_as_it_is(
     pen, repo = place
     merged, ahead, dirty = (run(pen, repo, name) for name in ("dry1", "dry2", "dry3"))
     programs = [pen.program(tree.name) for tree in (merged, ahead, dirty)]
-    (ahead / "new.txt").write_text("work")
-    commit(ahead, "new.txt")
+    commit(ahead, "new.txt", "dry2")
     (dirty / "new.txt").write_text("work")
     planned = pen.cli("rm", "--dry-run", "dry1", "dry2", "dry3")
     assert planned.code == 5
@@ -111,8 +110,7 @@ def test_n1_a_dry_run_of_finish_says_what_would_go_and_touches_nothing(
     pen, repo = place
     name = f"dry-{how}"
     tree, program = run(pen, repo, name), pen.program(name)
-    (tree / "new.txt").write_text("work")
-    commit(tree, "new.txt")
+    commit(tree, "new.txt", how)
     if how == "keep":
         expected = f"{name} would be removed\nbranch {name} would stay\n"
     else:

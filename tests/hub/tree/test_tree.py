@@ -57,6 +57,27 @@ def test_m1_m2_children_have_a_branch_of_their_own_or_share_their_parents_direct
     grove.pen.cli("stop", "lead", "--tree")
 
 
+def test_n1_n3_a_subtree_of_a_lead_in_the_persons_checkout_is_measured_against_that_branch(
+    grove: Grove,
+) -> None:
+    grove.run("lead")
+    grove.spawn("lead", "csv")
+    child = grove.pen.root / "worktrees" / "main.csv"
+    for tree, text in ((child, "child"), (grove.repo, "person")):
+        (tree / "shared.txt").write_text(text)
+        git(grove.repo, "-C", str(tree), "add", "-A")
+        git(grove.repo, "-C", str(tree), "commit", "-qm", text)
+    conflicts = grove.pen.client().get("conflicts")["conflicts"]
+    assert [(one["one"], one["other"], one["files"]) for one in conflicts] == [
+        ("main.csv", "main", ["shared.txt"])
+    ]
+    git(grove.repo, "reset", "-q", "--hard", "HEAD^")
+    landed = grove.pen.cli("land", "main.csv", cwd=grove.repo)
+    assert landed.code == 0, landed.err
+    assert git(grove.repo, "show", "main:shared.txt") == "child"
+    grove.pen.cli("stop", "lead", "--tree")
+
+
 def test_m2_all_workers_start_or_none_does(grove: Grove) -> None:
     grove.run("lead")
     grove.pen.role(

@@ -21,7 +21,8 @@ from bullpen.worktrees import Site
 @dataclass(frozen=True)
 class Birth:
     """What an agent has from the agent that starts it. Without `site` it works in its parent's
-    directory; else in a worktree of that repository, made from `base`, in that sub-directory."""
+    directory; else in a worktree of that repository, made from `base`, in that sub-directory;
+    `lands_in`: where its work goes, if not into its parent's branch."""
 
     parent: Agent
     ceiling: Rights
@@ -30,6 +31,7 @@ class Birth:
     branch: str = ""
     base: str = ""
     below: str = "."
+    lands_in: str = ""
 
 
 def refuse_beyond(role: Role, birth: Birth) -> None:

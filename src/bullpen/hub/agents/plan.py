@@ -322,6 +322,7 @@ def _tree_of_child(context: HubContext, role: Role, name: str, birth: Birth) -> 
         name,
         branch=birth.branch,
         base=birth.base,
+        lands_in=birth.lands_in,
         role=role.name,
         parent=birth.parent.name,
         depth=birth.depth,

@@ -87,7 +87,7 @@ class Remover:
 
     async def _remove(self, live: LiveAgent, keep_branch: bool, discard: bool) -> AgentRemoved:
         agent = live.agent
-        remove_tree = partial(self._end_tree, worktrees.remove, agent, keep_branch, discard)
+        remove_tree = partial(self._remove_tree, agent, keep_branch, discard)
         removed = await self._context.trees.run(agent.name, remove_tree)
         if removed.worktree:
             data = {"path": removed.worktree, "branch": agent.birth_branch}
@@ -102,10 +102,13 @@ class Remover:
         await self._cancel_landings(agent.name)
         return removed
 
+    def _remove_tree(self, agent: Agent, keep_branch: bool, discard: bool) -> AgentRemoved:
+        """What it did at its end counts: it is looked at again."""
+        return self._end_tree(worktrees.remove, agent, keep_branch, discard)
+
     def _end_tree(
         self, end: Callable[..., worktrees.Removed], agent: Agent, keep_branch: bool, discard: bool
     ) -> AgentRemoved:
-        """Looked at twice, before it is stopped and after: what it did at its end counts."""
         self._refuse_kept(agent)
         tree = _find_tree(agent)
         if tree is None:

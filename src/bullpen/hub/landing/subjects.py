@@ -36,7 +36,7 @@ class Subject:
     site: Site
     branch: str
     tip: str
-    base: str  # the ref that it was made from
+    base: str  # where its work goes: the ref that it was made from, as a rule
     birth: str  # tells one life of its name from the next
     has_worktree: bool  # else only its branch is left
     role: str
@@ -73,7 +73,7 @@ def find_subject(home: Home, settings: Settings, name: str, agent: Agent | None)
             kind=Kind.CONFLICT,
         )
     is_there = worktrees.exists(site, tree)
-    of_tree = Subject(name, site, branch, tip, record.base, record.id, is_there, record.role)
+    of_tree = Subject(name, site, branch, tip, record.target, record.id, is_there, record.role)
     if agent is None:
         # Of a child that is removed nobody knows any more what it might do.
         return replace(of_tree, ceiling=NOTHING if record.parent else None)

@@ -16,12 +16,14 @@ from bullpen.worktrees import Site
 
 @dataclass(frozen=True)
 class BranchPoint:
-    """Where a subtree is made: the repository, the commit, and how its branch begins."""
+    """Where a subtree is made: the repository, the commit, how its branch begins, and the branch
+    that its work goes into if that is no agent's."""
 
     site: Site
     base: str
     prefix: str
     below: str
+    lands_in: str = ""
 
 
 def find_branch_point(context: HubContext, caller: Agent, owner: Agent) -> BranchPoint:
@@ -54,8 +56,9 @@ def find_branch_point(context: HubContext, caller: Agent, owner: Agent) -> Branc
         ) from error
     root = site.repo.root or Path(caller.cwd)
     below = Path(caller.cwd).resolve().relative_to(root)
-    prefix = worktrees.current_branch(site.repo) or caller.name
-    return BranchPoint(site, _commit_of(site, "HEAD"), prefix, str(below))
+    branch = worktrees.current_branch(site.repo) or ""
+    commit = _commit_of(site, "HEAD")
+    return BranchPoint(site, commit, branch or caller.name, str(below), branch)
 
 
 def _commit_of(site: Site, revision: str) -> str:

@@ -481,7 +481,9 @@ def _birth(
     if not wish.branch or point is None:
         return Birth(caller, ceiling, depth)
     branch = subtree_branch(point.prefix, wish.branch)
-    return Birth(caller, ceiling, depth, point.site, branch, point.base, point.below)
+    return Birth(
+        caller, ceiling, depth, point.site, branch, point.base, point.below, point.lands_in
+    )
 
 
 def _role_of(caller: Agent, wish: ChildWish) -> str:
