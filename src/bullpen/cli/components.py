@@ -33,13 +33,13 @@ LEAVE_SECONDS = 30.0  # besides the time it was given: to cancel, and to put thi
 class ListedComponent:
     """A component, whether the hub's register has it, and whether this home has that port."""
 
-    found: DiscoveredComponent
+    component: DiscoveredComponent
     is_registered: bool = False
     has_own_port: bool = False
 
     def whose(self, home_id: str) -> str:
         """As people read it. Anybody can say that it is of this home."""
-        if not self.found.is_own(home_id):
+        if not self.component.is_own(home_id):
             return "foreign"
         return "own" if self.is_registered or self.has_own_port else "says own"
 
@@ -67,7 +67,7 @@ def look(home: Home, settings: Settings) -> list[ListedComponent]:
         seen[silent.key, silent.port] = replace(there, is_registered=True)
     return sorted(
         seen.values(),
-        key=lambda one: (not one.found.is_own(home_id), one.found.type, one.found.name),
+        key=lambda one: (not one.component.is_own(home_id), one.component.type, one.component.name),
     )
 
 

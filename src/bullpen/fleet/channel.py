@@ -42,7 +42,7 @@ class Channel:
         self.heard = time.monotonic()
         self._say = say
         self._parts: deque[tuple[Head, bytes]] = deque()
-        self._sent = self._read = self._told = self._acknowledged = self._arrived = 0
+        self._sent = self._read = self._confirmed = self._acknowledged = self._arrived = 0
         self._next = 0
         self._over: ChannelOverError | None = None
         self._change = asyncio.Event()
@@ -78,8 +78,8 @@ class Channel:
             if sum(map(len, pieces)) > MESSAGE_BYTES:
                 self.end("a message is too long")
                 self._refuse_over()
-            if self._read - self._told >= WINDOW // 4 and not self.is_over:
-                self._told = self._read
+            if self._read - self._confirmed >= WINDOW // 4 and not self.is_over:
+                self._confirmed = self._read
                 await self._say({"kind": "ack", "read": self._read}, b"")
             if head["kind"] != "part":
                 return head, b"".join(pieces)
@@ -103,7 +103,7 @@ class Channel:
                 return
             case _:
                 self._arrived += len(body) + HEAD_BYTES
-                if self._arrived - self._told > 2 * WINDOW:
+                if self._arrived - self._confirmed > 2 * WINDOW:
                     self.end(f"{self.host} sends more than it may")
                     return
                 self._parts.append((head, body))

@@ -46,7 +46,7 @@ class Choice(Value):
     text: str = ""
 
 
-class _Asked(Value):
+class _Questions(Value):
     questions: tuple[Question, ...] = Field(min_length=1, max_length=MOST)
 
 
@@ -55,7 +55,7 @@ def read_questions(tool: str, tool_input: Mapping[str, Any]) -> tuple[Question, 
     if tool != TOOL:
         return ()
     try:
-        questions = _Asked.model_validate(tool_input).questions
+        questions = _Questions.model_validate(tool_input).questions
     except ValidationError:
         return ()
     names = {one.question for one in questions}  # by which the program knows the answers
@@ -174,7 +174,7 @@ def _find_option(question: Question, words: str) -> int:
 
 def answered_input(tool_input: Mapping[str, Any], choices: Sequence[Choice]) -> dict[str, Any]:
     """What the tool is to run with, so that its result is these answers."""
-    questions = _Asked.model_validate(tool_input).questions
+    questions = _Questions.model_validate(tool_input).questions
     answers = {
         question.question: _answer_text(question, choice)
         for question, choice in zip(questions, choices, strict=True)

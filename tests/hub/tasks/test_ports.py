@@ -46,7 +46,7 @@ def test_c4_two_homes_side_by_side_do_not_mix(tmp_path: Path) -> None:
         assert homes[0] != homes[1]
         # Whatever the range is, a home finds its own.
         for office, side in zip((one, two), sides, strict=True):
-            found = [each.found for each in look(office.pen.home, NARROW)]
+            found = [each.component for each in look(office.pen.home, NARROW)]
             agents = {(each.name, each.port) for each in found if each.type == "agent"}
             assert agents == {("amy", side.port)}
         for side, other in zip(sides, reversed(sides), strict=True):

@@ -25,8 +25,8 @@ def command(interface: Interface | None, as_json: bool) -> None:
     home = current_home()
     home_id = home.id
     seen = look(home, load_settings(home.config_file))
-    shown = having([one.found for one in seen], interface)
-    whose = {one.found: one.whose(home_id) for one in seen}
+    shown = having([one.component for one in seen], interface)
+    whose = {one.component: one.whose(home_id) for one in seen}
     if as_json:
         output.write_json(
             {
@@ -50,7 +50,7 @@ def command(interface: Interface | None, as_json: bool) -> None:
     if not shown:
         output.write("nothing serves here · bullpen hub start")
         return
-    registered = {one.found for one in seen if one.is_registered}
+    registered = {one.component for one in seen if one.is_registered}
     rows = [
         (
             one.type,

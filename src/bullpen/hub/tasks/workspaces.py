@@ -389,7 +389,7 @@ class Workspaces:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._held: dict[str, Path] = {}  # task -> directory
+        self._directories: dict[str, Path] = {}  # task -> directory
         self._freed = asyncio.Condition()
 
     @contextlib.asynccontextmanager
@@ -397,19 +397,19 @@ class Workspaces:
         """Wait until nobody else works there, then nobody else does."""
         async with self._freed:
             await self._freed.wait_for(lambda: not self.others(task, directory))
-            self._held[task] = directory
+            self._directories[task] = directory
         try:
             yield
         finally:
             async with self._freed:
-                del self._held[task]
+                del self._directories[task]
                 self._freed.notify_all()
 
     def others(self, task: str, directory: Path) -> list[str]:
         """The tasks that keep this one out."""
         return [
             other
-            for other, others in self._held.items()
+            for other, others in self._directories.items()
             if other != task and overlap(others, directory, self._home)
         ]
 
