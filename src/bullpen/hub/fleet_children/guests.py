@@ -313,14 +313,17 @@ class GuestChildren:
     async def _pack(
         self, server: "ParcelConnection", child: GuestChild, live: LiveAgent
     ) -> dict[str, Any]:
-        """What it committed, and what it did not."""
+        """What it committed, and what it did not. What a hub that leaves cuts off is no problem of
+        the commits: the next one packs them."""
+        trees = self._context.trees
         try:
-            await self._private_gits.bring_over(live)
-            look = partial(_look, self._context, child, live.agent)
-            tip, bundle, changed = await self._context.trees.run(child.name, look)
-            parcel: Parcel | None = None
-            if bundle:
-                parcel = await server.send_parcel(child.id, bundle, tip)
+            with trees.repeatable():
+                await self._private_gits.bring_over(live)
+                look = partial(_look, self._context, child, live.agent)
+                tip, bundle, changed = await trees.run(child.name, look)
+                parcel: Parcel | None = None
+                if bundle:
+                    parcel = await server.send_parcel(child.id, bundle, tip)
         except (BullpenError, OSError) as error:
             why = error.message if isinstance(error, BullpenError) else str(error)
             return {"problem": _cleaned(f"its commits stay on {server.host}: {why}"[:MOST_WORDS])}
