@@ -191,7 +191,9 @@ def test_h6_what_they_print_as_json(pen: Pen) -> None:
         again = keys("director", "restart", "json")
         assert (again["name"], again["started"], again["pid"]) == ("json", True, director.pid)
         row = {"kind": "director", "name": "json"}
-        assert keys("up", "json") == {"started": [{**row, "result": "runs already", "error": None}]}
+        assert keys("up", "json") == {
+            "started": [{**row, "result": "runs already", "error": None, "hint": None}]
+        }
         assert keys("down") == {"stopped": []}
         assert keys("down", "json") == {"stopped": [{**row, "result": "stopped"}]}
         assert keys("director", "stop", "json") == {"name": "json", "stopped": False}
@@ -236,6 +238,49 @@ def test_a_director_with_its_second_supervisor_is_stopped(pen: Pen, words: tuple
         assert find_running(pen.home, "alone") is None
 
 
+@pytest.mark.slow
+def test_a_file_that_is_wrong_is_shown_with_line_also_of_a_director_that_does_not_run(
+    pen: Pen,
+) -> None:
+    with made_scheduler(pen, name="alive") as director:
+        quiet = director.cli("list").out
+        assert "alive" in quiet
+        assert "directors/" not in quiet
+        wrong = pen.home.directors / "wrong.yaml"
+        wrong.write_text("type: scheduler\nport: nonsense\nx: 1\n")
+        (pen.home.directors / "Loud.yaml").write_text("type: scheduler\n")
+        (pen.home.directors / "fine.yaml").write_text("type: scheduler\n")
+        shown = director.cli("list").out
+        about = 'directors/wrong.yaml:2: port "nonsense" is no whole number'
+        assert f"\n{about} · and 1 more · bullpen validate directors/wrong.yaml\n" in shown
+        assert "\ndirectors/Loud.yaml:1: name director name 'Loud' is not allowed" in shown
+        assert "fine" not in shown  # it is right, and nobody has started it
+        rows = json.loads(director.cli("list", "--json").out)["directors"]
+        assert {row["name"]: row["state"] for row in rows} == {
+            "Loud": "stopped",
+            "alive": "idle",
+            "wrong": "stopped",
+        }
+        assert str(rows[2]["file_problem"]).startswith(about)
+        listed = director.cli("director", "list").out
+        assert f'wrong: {wrong}:2 port "nonsense" is no whole number' in listed
+
+        wrong.write_text("type: scheduler\n")
+        director.file.write_text("type: scheduler\nport: much\n")  # while it runs
+        shown = director.cli("list").out
+        assert "wrong" not in shown
+        assert 'directors/alive.yaml:2: port "much" is no whole number' in shown
+        director.file.write_text("type: scheduler\n")
+        (pen.home.agents / "new.yaml").write_text("role: x\nport: 9199\n")
+        director.file.write_text("type: scheduler\nport: 9199\n")
+        assert (
+            "directors/alive.yaml:2: port 9199 is the port of agents/new"
+            in director.cli("list").out
+        )
+        (pen.home.agents / "new.yaml").unlink()  # another file makes it right again
+        assert "alive.yaml" not in director.cli("list").out
+
+
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     with made_desk(tmp_path) as made:
@@ -253,6 +298,10 @@ def test_up_starts_what_says_autostart_and_down_stops_it(desk: Desk) -> None:
         text = f"type: scheduler\nport: {pen.free_port()}\n{line}"
         (pen.home.directors / f"{name}.yaml").write_text(text)
     (pen.home.directors / "wrong.yaml").write_text("type: scheduler\nautostart: true\nx: 1\n")
+    (pen.home.directors / "torn.yaml").write_text("type: scheduler\nautostart: true\nschedule: [\n")
+    (pen.home.directors / "Loud.yaml").write_text("type: scheduler\nautostart: true\n")
+    (pen.home.directors / "resting.yaml").write_text("type: scheduler\nx: 1\n")
+    (pen.home.agents / "zoe.yaml").write_text("rolle: amy\nautostart: true\n")
 
     def running() -> set[str]:
         found = {name for name in ("auto", "manual") if find_running(pen.home, name)}
@@ -263,6 +312,14 @@ def test_up_starts_what_says_autostart_and_down_stops_it(desk: Desk) -> None:
         assert ran.code == 1  # one of them is wrong
         wrong = pen.home.directors / "wrong.yaml"
         assert f"director wrong: failed: director wrong has 1 error\n  {wrong}:3  x" in ran.out
+        assert "  hint: correct it, then: bullpen up wrong\n" in ran.out
+        assert f"\n  {pen.home.directors / 'torn.yaml'}:3" in ran.out
+        assert (
+            "director Loud: failed: director name 'Loud' is not allowed\n  hint: use a-z" in ran.out
+        )
+        assert f"\n  {pen.home.agents / 'zoe.yaml'}:1  rolle  unknown key" in ran.out
+        assert "not started: zoe, Loud, torn, wrong · the others run\n" in ran.out
+        assert "resting" not in ran.out  # it is not to be started
         assert "director auto: started" in ran.out
         assert running() == {"amy", "auto"}
         ran = desk.cli("up", "manual", "auto")

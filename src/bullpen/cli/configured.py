@@ -4,9 +4,9 @@ directors. In that order they are started, and in the other stopped.
 Called by `up` and `down`. Each is started and stopped as its own command does it.
 """
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bullpen.cli import directors
 from bullpen.cli.connect import connect
@@ -14,7 +14,7 @@ from bullpen.cli.tasks import agents as task_agents
 from bullpen.cli.view import start_view, stop_view
 from bullpen.directors import config as director_configs
 from bullpen.errors import BullpenError, Kind
-from bullpen.home.agent_files import list_agent_files, load_agent_file
+from bullpen.home.agent_files import list_agent_files
 from bullpen.home.paths import Home
 from bullpen.home.yamlfile import read
 from bullpen.suggest import did_you_mean
@@ -24,7 +24,8 @@ DRAIN_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Configured:
-    """One of them. `start` and `stop` say whether they had anything to do."""
+    """One of them. `start` and `stop` say whether they had anything to do. `autostart` is true as
+    well where the file does not say it in a form that can be read: its start says why."""
 
     kind: str
     name: str
@@ -56,10 +57,6 @@ def pick(everything: Sequence[Configured], names: Sequence[str]) -> list[Configu
 
 
 def _agent(home: Home, name: str) -> Configured:
-    autostart = False
-    with contextlib.suppress(BullpenError):
-        autostart = load_agent_file(home, name).autostart
-
     def is_running() -> bool:
         agent = task_agents.find_agent(connect(), name)
         return agent is not None and agent.running
@@ -76,16 +73,14 @@ def _agent(home: Home, name: str) -> Configured:
         task_agents.tell_to_leave(connect(), name, timeout_seconds=DRAIN_SECONDS, force=None)
         return True
 
-    return Configured("agent", name, autostart, start, stop)
+    return Configured("agent", name, _says_autostart(home.agents / f"{name}.yaml"), start, stop)
 
 
 def _director(home: Home, name: str) -> Configured:
-    data = read(director_configs.config_file(home, name)).data
-    autostart = isinstance(data, dict) and data.get("autostart") is True
     return Configured(
         "director",
         name,
-        autostart,
+        _says_autostart(home.directors / f"{name}.yaml"),
         lambda: directors.start_director(home, name) is not None,
         lambda: directors.stop_director(home, name),
     )
@@ -95,6 +90,10 @@ def _view(home: Home) -> list[Configured]:
     file = home.root / "web" / "config.yaml"
     if not file.exists():
         return []
-    data = read(file).data
-    autostart = isinstance(data, dict) and data.get("autostart") is True
+    autostart = _says_autostart(file)
     return [Configured("view", "web", autostart, lambda: start_view(home), lambda: stop_view(home))]
+
+
+def _says_autostart(file: Path) -> bool:
+    data = read(file).data
+    return data.get("autostart", False) is not False if isinstance(data, dict) else True

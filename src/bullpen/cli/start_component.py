@@ -40,7 +40,7 @@ def start_component(
     try:
         while not _is_ready(home, noun, find_pid(process.pid)):
             if process.poll() is not None:
-                raise _start_error(noun, errors.read_text(errors="replace"), process.returncode)
+                raise _start_error(noun, errors, process.returncode)
             if time.monotonic() > deadline:
                 raise BullpenError(
                     f"{noun} is not ready after {seconds_text(START_SECONDS)}, and was ended",
@@ -101,13 +101,15 @@ def _is_ready(home: Home, noun: str, pid: int) -> bool:
     return state in ("idle", "working")
 
 
-def _start_error(noun: str, text: str, code: int) -> BullpenError:
+def _start_error(noun: str, errors: Path, code: int) -> BullpenError:
     """What the process wrote, as an error of ours."""
+    text = errors.read_text(errors="replace")
     message, _, hint = text.strip().partition("\nhint:  ")
     words = message.removeprefix("error: ").splitlines()
     last = words[-1] if words else f"it ended with code {code}"
+    is_ours = text.startswith("error: ")
     return BullpenError(
-        "\n".join(words) if text.startswith("error: ") else f"{noun} ended: {last[:300]}",
-        hint=hint.strip(),
+        "\n".join(words) if is_ours else f"{noun} ended: {last[:300]}",
+        hint=hint.strip() if is_ours else f"all that it wrote: {errors}",
         kind=Kind.COMMAND_FAILED,
     )

@@ -2,8 +2,8 @@
 
 Called by `hub/http/directors` (the owner lets one in, and revokes it), by `hub/http/agents` (the
 list) and by the guard of the API (whose token is this?). Writes the table `directors`, for the next
-hub. How one stands is read from the register and from its supervisor's file, whenever somebody
-asks. What a director may do is `hub/http/guard`'s.
+hub. How one stands is read from the register, from its supervisor's file and from its own
+(`director_files`), whenever somebody asks. What a director may do is `hub/http/guard`'s.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from bullpen.home.paths import Home
 from bullpen.home.supervised import Supervised, find_supervisor
 from bullpen.hub.agents.tokens import hash_of
 from bullpen.hub.components import Components
+from bullpen.hub.director_files import DirectorFiles
 from bullpen.hub.store.store import Store
 from bullpen.model.component import Component
 from bullpen.model.director import GONE, DirectorLetIn, DirectorShown
@@ -31,6 +32,7 @@ class Directors:
         self._store = store
         self._home = home
         self._components = components
+        self._files = DirectorFiles(home)
         self._known: dict[str, tuple[str, float]] = {}  # hash, since when
         self._changing = asyncio.Lock()
 
@@ -45,17 +47,20 @@ class Directors:
         living = await self._components.living()
         processes = {one.name: one for one in living if one.kind == "director"}
         files = {path.stem for path in files_in(self._home.directors)}
+        problems = await self._files.problems()
         shown = []
         for name in sorted({*files, *self._known, *processes}):
-            if NAME.fullmatch(name) is None:
+            # A file may also be wrong by its name.
+            if NAME.fullmatch(name) is None and not (name in problems and name.isprintable()):
                 continue
             above = find_supervisor(self._home, name)
-            shown.append(show_director(name, name in self._known, processes.get(name), above))
+            one = show_director(name, name in self._known, processes.get(name), above)
+            shown.append(one.model_copy(update={"file_problem": problems.get(name, "")}))
         return shown
 
-    async def started(self) -> tuple[DirectorShown, ...]:
-        """Those that nobody has stopped."""
-        return tuple(one for one in await self.list() if one.state != "stopped")
+    async def notable(self) -> tuple[DirectorShown, ...]:
+        """Those that nobody has stopped, or that nobody can start."""
+        return tuple(one for one in await self.list() if one.state != "stopped" or one.file_problem)
 
     def find(self, token: str) -> str:
         """The director whose token it is; empty: nobody's."""

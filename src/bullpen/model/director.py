@@ -20,7 +20,8 @@ class DirectorLetIn(Value):
 
 class DirectorShown(Value):
     """One that has a file or is let in. `running`: it has not said yet how it is; `gone`: its
-    process has ended, and nobody starts it again."""
+    process has ended, and nobody starts it again. `stopped` with a `file_problem`: nobody can start
+    it."""
 
     name: str
     state: DirectorState
@@ -31,3 +32,6 @@ class DirectorShown(Value):
     restarts: Annotated[int, Field(description="after crashes, since it was started")] = 0
     again_at: Annotated[float | None, Field(description="when it is started again")] = None
     pid: int | None = None
+    file_problem: Annotated[
+        str, Field(description="what is wrong with its file as it is now; empty: nothing")
+    ] = ""

@@ -259,7 +259,7 @@ def _note(text: str) -> None:
 
 
 def _type(home: Home, name: str) -> object:
-    data = read(configs.config_file(home, name)).data
+    data = read(home.directors / f"{name}.yaml").data  # whose name may be wrong, too
     return data.get("type") if isinstance(data, dict) else None
 
 

@@ -128,7 +128,7 @@ async def list_agents(
     # Of which pod those are that cannot be read, nobody knows.
     broken = {} if one_pod else dict(hub.registry.broken)
     is_owner = actor_of(request).is_owner
-    directors = await hub.directors.started() if is_owner else ()
+    directors = await hub.directors.notable() if is_owner else ()
     if text:
         bridges = [one for one in await hub.components.living() if one.kind == "bridge"]
         now = time.time()

@@ -30,7 +30,7 @@ class DirectorToken(Value):
 @router.get("/directors", response_model=list[DirectorShown])
 async def list_directors(hub: HubPart) -> Any:
     """All directors that have a file or are let in, by name: whether each runs, waits for its
-    restart after a crash, or is gone."""
+    restart after a crash, or is gone, and what is wrong with its file."""
     return await hub.directors.list()
 
 

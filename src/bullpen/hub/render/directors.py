@@ -13,7 +13,8 @@ COLOURS = {"error": "31", "gone": "31", "restarting": "33", "draining": "2"}
 def directors_text(
     directors: Sequence[DirectorShown], now: float, *, colour: bool, columns: int
 ) -> str:
-    """Each in a line, under a heading; nothing without any."""
+    """Each in a line, under a heading, and below them what is wrong with their files, which no
+    narrow terminal cuts; nothing without any."""
     if not directors:
         return ""
     rows = [
@@ -24,6 +25,7 @@ def directors_text(
     lines = lay_out(headers, rows, columns, drop=("restarts",), cut=("name", "problem"))
     if colour:
         lines = [_painted(line, one) for line, one in zip(lines, directors, strict=True)]
+    lines += [printable(one.file_problem) for one in directors if one.file_problem]
     return "\n".join(["\x1b[1mDirectors\x1b[0m" if colour else "Directors", *lines]) + "\n"
 
 
@@ -45,5 +47,5 @@ def _problem(one: DirectorShown) -> str:
 
 
 def _painted(line: str, one: DirectorShown) -> str:
-    code = COLOURS.get(one.state, "33" if one.problem else "")
+    code = COLOURS.get(one.state, "33" if one.problem or one.file_problem else "")
     return f"\x1b[{code}m{line}\x1b[0m" if code else line

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { lastLook, lastRun } from '../src/model/director.ts'
-import type { ScheduledEntry } from '../src/model/nouns.ts'
+import { directorDetail, directorLook, isNotable, lastLook, lastRun } from '../src/model/director.ts'
+import type { Director, ScheduledEntry } from '../src/model/nouns.ts'
 
 const entry: ScheduledEntry = { name: 'tidy', cron: '@daily', timezone: 'UTC', last: null, running: [] }
 const failed = { state: 'failed', reason: 'no wings', completed_at: 1 }
@@ -20,4 +20,17 @@ test('the last run of an entry', () => {
     assert.equal(lastRun({ ...entry, ...change }), text)
     assert.equal(lastLook({ ...entry, ...change }), look)
   }
+})
+
+const stopped: Director = {
+  name: 'nightly', state: 'stopped', since: null, problem: '', restarts: 0, again_at: null, pid: null, file_problem: '', says: null,
+}
+
+test('a director whose file is wrong is shown with where, also when it does not run', () => {
+  const where = 'directors/nightly.yaml:2: port "x" is no whole number'
+  assert.deepEqual([isNotable(stopped), directorLook(stopped), directorDetail(stopped)], [false, 'done', ''])
+  const wrong = { ...stopped, file_problem: where }
+  assert.deepEqual([isNotable(wrong), directorLook(wrong), directorDetail(wrong)], [true, 'bad', where])
+  const running: Director = { ...wrong, state: 'idle' }
+  assert.deepEqual([isNotable(running), directorLook(running)], [true, 'wait'])
 })

@@ -3,13 +3,18 @@ import type { Director, ScheduledEntry } from './nouns.ts'
 import type { Look } from './states.ts'
 import { many, span } from './text.ts'
 
-export function directorLook({ state, problem }: Director): Look {
+/** Whether it is worth a line where only what goes on is shown: it was started, or nobody can start it. */
+export function isNotable({ state, file_problem }: Director): boolean {
+  return state !== 'stopped' || file_problem !== ''
+}
+
+export function directorLook({ state, problem, file_problem }: Director): Look {
   switch (state) {
     case 'error': case 'gone': return 'bad'
     case 'starting': case 'draining': case 'restarting': return 'wait'
-    case 'stopped': return 'done'
+    case 'stopped': return file_problem ? 'bad' : 'done'
     case 'working': return 'work'
-    case 'idle': case 'running': return problem ? 'wait' : 'idle'
+    case 'idle': case 'running': return problem || file_problem ? 'wait' : 'idle'
   }
 }
 
@@ -19,10 +24,10 @@ export function directorState({ state, again_at }: Director, now: number): strin
   return again_at === null ? 'starts again' : `starts again in ${span(again_at - now)}`
 }
 
-/** What holds it up, or what it is at. */
+/** What holds it up, what is wrong with its file, or what it is at. */
 export function directorDetail(director: Director): string {
-  const { problem, restarts, says } = director
-  const parts = [problem, restarts > 0 ? many(restarts, 'restart') : '']
+  const { problem, file_problem, restarts, says } = director
+  const parts = [problem, file_problem, restarts > 0 ? many(restarts, 'restart') : '']
   if (!problem && says) parts.push(says.tasks.length ? `holds ${many(says.tasks.length, 'task')}` : '')
   return parts.filter(Boolean).join(' · ')
 }

@@ -205,6 +205,7 @@ export interface Director {
   restarts: number
   again_at: number | null
   pid: number | null
+  file_problem: string
   says: {
     type: string
     version: string

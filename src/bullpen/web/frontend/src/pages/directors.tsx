@@ -34,7 +34,7 @@ export function Directors({ name }: { name: string | null }) {
 }
 
 function One({ director, isNamed, onChange }: { director: Director; isNamed: boolean; onChange: () => void }) {
-  const { name, says, problem, restarts, since, state } = director
+  const { name, says, problem, file_problem, restarts, since, state } = director
   const isLive = useWorld(world => world.link.is === 'live')
   const look = directorLook(director)
   return (
@@ -55,6 +55,7 @@ function One({ director, isNamed, onChange }: { director: Director; isNamed: boo
           {director.pid !== null && !says && <><dt>Says</dt><dd>nothing: it does not answer</dd></>}
         </dl>
         {problem && !says?.problems.length && <div class="pad"><Problem error={new Error(problem)} /></div>}
+        {file_problem && <div class="pad"><Problem error={new Error(`its file is wrong · ${file_problem}`)} /></div>}
       </section>
       {says && says.problems.length > 0 && <Part title="Held up" count={says.problems.length}>{says.problems.map(one => <Held key={one.about} trouble={one} />)}</Part>}
       {says && (

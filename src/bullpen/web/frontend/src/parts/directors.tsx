@@ -1,6 +1,6 @@
 // What brings work in by itself, each in a line.
 import { useEffect, useState } from 'preact/hooks'
-import { directorDetail, directorLook, directorState } from '../model/director.ts'
+import { directorDetail, directorLook, directorState, isNotable } from '../model/director.ts'
 import type { Director } from '../model/nouns.ts'
 import { path } from '../live/http.ts'
 import { chosen } from '../live/keys.ts'
@@ -35,15 +35,15 @@ export function DirectorRow({ director, isOpen = false }: { director: Director; 
   )
 }
 
-/** On the overview: those that somebody started. */
+/** On the overview: those that somebody started, or cannot start. */
 export function DirectorsCard() {
   const { value } = useDirectors()
-  const started = (value ?? []).filter(one => one.state !== 'stopped')
-  if (!started.length) return null
+  const notable = (value ?? []).filter(isNotable)
+  if (!notable.length) return null
   return (
     <section class="card" aria-label="Directors">
-      <header><h2>Directors</h2><b class="badge">{started.length}</b><a class="right small" href="/directors">All</a></header>
-      {started.map(one => <DirectorRow key={one.name} director={one} />)}
+      <header><h2>Directors</h2><b class="badge">{notable.length}</b><a class="right small" href="/directors">All</a></header>
+      {notable.map(one => <DirectorRow key={one.name} director={one} />)}
     </section>
   )
 }
