@@ -1,10 +1,13 @@
 """`bullpen schedule`: the schedule of a scheduler: look at it, change it, run an entry now."""
 
+import heapq
+import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,9 @@ from bullpen.home.yamlfile import read
 from bullpen.terminal.sessions import known
 
 HEADERS = ("NAME", "CRON", "NEXT", "FOR", "LAST")
+FEW_RUNS = 5
+MOST_RUNS = 1000
+DAY_SECONDS = 86_400
 
 director_option = click.option(
     "--director",
@@ -160,29 +166,47 @@ def run(name: str, director: str | None, as_json: bool) -> None:
 
 @command.command("next")
 @click.argument("name", required=False)
-@click.option("-n", "count", type=click.IntRange(1, 1000), default=5, help="How many (default: 5).")
+@click.option(
+    "-n",
+    "count",
+    type=click.IntRange(1, MOST_RUNS),
+    help=f"How many at most (default: 5; with --days {MOST_RUNS:,}).",
+)
+@click.option("--days", type=click.IntRange(1, 366), help="All within so many days of 24 hours.")
 @director_option
 @output.json_option
-def next_(name: str | None, count: int, director: str | None, as_json: bool) -> None:
-    """Say when entries come next, also where clocks change."""
+def next_(
+    name: str | None, count: int | None, days: int | None, director: str | None, as_json: bool
+) -> None:
+    """Say when entries come next, also where clocks change.
+
+    All entries in the order of time, or that one.
+    """
     counting = _counting(current_home(), director)
     counting.tell_problem()
     known_entries = counting.entries
     if name is not None and name not in known_entries:
         raise no_entry(name, list(known_entries))
     entries = [one for one in known_entries.values() if name in (None, one.name)]
-    runs = [
-        {"name": entry.name, "at": due, "timezone": _zone(entry)}
-        for entry in entries
-        for due in _next(entry, count)
-    ]
-    runs = sorted(runs, key=lambda run: float(str(run["at"])))[:count]
+    count = count or (FEW_RUNS if days is None else MOST_RUNS)
+    now = datetime.now(UTC).timestamp()
+    end = now + days * DAY_SECONDS if days is not None else math.inf
+    runs = list(islice(_in_order(entries, now, end), count + 1))
+    if days is not None and len(runs) > count:
+        last, entry = runs[count - 1]
+        _note(
+            f"there are more: the first {count:,}, up to {_when(entry, [last])}"
+            " · fewer --days, or the NAME of an entry"
+        )
+    runs = runs[:count]
     if as_json:
-        output.write_json({"runs": runs})
+        rows = [{"name": one.name, "at": due, "timezone": _zone(one)} for due, one in runs]
+        output.write_json({"runs": rows})
         return
-    for run in runs:
-        when = _when(known_entries[str(run["name"])], [float(str(run["at"]))])
-        output.write(f"{when}  {run['name']}")
+    for due, entry in runs:
+        output.write(f"{_when(entry, [due])}  {entry.name}")
+    if not runs:
+        output.write(f"none within {days} days" if days is not None else "none")
 
 
 @dataclass(frozen=True)
@@ -272,6 +296,18 @@ def _labels(labels: tuple[str, ...]) -> dict[str, dict[str, str]]:
 
 def _zone(entry: Entry) -> str:
     return entry.timezone or local_zone()
+
+
+def _in_order(entries: Iterable[Entry], now: float, end: float) -> Iterator[tuple[float, Entry]]:
+    """All runs up to that time, of each entry no more than are looked at."""
+
+    def of(entry: Entry) -> Iterator[tuple[float, Entry]]:
+        for due in occurrences(entry.cron, _zone(entry), now):
+            if due > end:
+                return
+            yield due, entry
+
+    return heapq.merge(*map(of, entries), key=itemgetter(0))
 
 
 def _next(entry: Entry, count: int) -> list[float]:
