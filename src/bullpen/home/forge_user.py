@@ -78,11 +78,16 @@ class _NoRedirection(HTTPRedirectHandler):
 
 def ask(forge: Forge, token: str, env: Mapping[str, str] = os.environ) -> str:
     """The identity of the token's owner, in the form in which it is kept."""
-    base = _checked_base(forge, env.get(forge.variable) or forge.base)
+    base = base_of(forge, env)
     if not token.isascii():
         # The library would raise an error that holds it.
         raise BullpenError(f"{forge.credential} is no token: it is not ASCII", hint=_again(forge))
     return identity_of(forge, _user(forge, f"{base}{forge.path}", token), _host(base))
+
+
+def base_of(forge: Forge, env: Mapping[str, str] = os.environ) -> str:
+    """The address that the environment names, or the forge's own; one that a token may go to."""
+    return _checked_base(forge, env.get(forge.variable) or forge.base)
 
 
 def identity_of(forge: Forge, user: object, host: str) -> str:

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +14,11 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.home import credentials
 from bullpen.home.paths import Home, current_home, person_home
 
+if TYPE_CHECKING:
+    from bullpen.cli.forge_rights import Checked
+
 TOKEN = "claude-token"
+FORGE_TOKENS = ("github-token", "gitlab-token")
 
 
 def complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -44,6 +49,8 @@ def set_(name: str, words: tuple[str, ...], forge: str | None, as_json: bool) ->
     gemini-api-key, openai-api-key, github-token, gitlab-token, github-webhook-secret,
     gitlab-webhook-secret; or git-config: the name and the mail address that agents commit
     with, in two lines or as Name <address>.
+    GitHub and GitLab are asked what their token may do, for the repositories of this home's
+    directors, and you are told what is missing; one that they do not know is not kept.
     With --from they are those of the person whom the github-token or gitlab-token belongs to
     (another server: GITHUB_API_URL, GITLAB_URL).
     """
@@ -58,15 +65,44 @@ def set_(name: str, words: tuple[str, ...], forge: str | None, as_json: bool) ->
     was_set = credentials.set_at(home, name) is not None
     value = _read(name) if forge is None else _ask(home, name, forge)
     credentials.check_length(name, value)
+    checks, odd = _check(home, name, value)
     credentials.store(home, name, value)
+    for warning in _warnings(checks, odd):
+        sys.stderr.write(f"warning: {output.printable(warning)}\n")
     if as_json:
-        output.write_json({"name": name, "set": True, "was_set": was_set})
+        fields = {"name": name, "set": True, "was_set": was_set}
+        output.write_json(fields | ({"checked": [vars(one) for one in checks]} if checks else {}))
     elif name == credentials.IDENTITY:
         output.write(f"agents started from now on commit as {_commits_as(home)}")
     else:
         is_given = any(name in ways.gives.values() for ways in credentials.LOGINS.values())
         use = "for agents started from now on" if is_given else "no agent gets it"
         output.write(f"{name} is {'replaced' if was_set else 'set'} · {use}")
+        for one in checks:
+            if one.unchecked is None and not one.is_refused:
+                output.write(output.printable(one.text()))
+
+
+def _check(home: Home, name: str, value: bytes) -> "tuple[list[Checked], str]":
+    """What forges say of a token of theirs, and what is odd about it."""
+    if name not in FORGE_TOKENS:
+        return [], ""
+    from bullpen.cli.forge_rights import check_token
+    from bullpen.home.forge_token import check_form
+
+    token = credentials.parse(name, value)
+    odd = check_form(name, token)
+    return check_token(home, name, token), odd
+
+
+def _warnings(checks: "Sequence[Checked]", odd: str) -> Iterator[str]:
+    if odd and all(one.unchecked is not None for one in checks) and checks:
+        yield odd
+    for one in checks:
+        if one.unchecked is not None:
+            yield f"it is kept, and was not checked: {one.unchecked}"
+        if one.lacks:
+            yield f"at {one.server} it lacks {' · '.join(one.lacks)}"
 
 
 @command.command()

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
+from bullpen.directors.failures import ActionError, LimitError, Verdict
 from bullpen.directors.forge.http import ForgeHttp
 from bullpen.directors.forge.nouns import (
     APPROVAL,
@@ -16,6 +17,7 @@ from bullpen.directors.forge.nouns import (
     Pull,
     Repository,
     Reviews,
+    Rights,
 )
 
 SERVER = "https://api.github.com"
@@ -49,6 +51,46 @@ class GitHubForge:
 
     async def login(self) -> str:
         return str((await self._http.get("/user")).json["login"])
+
+    async def rights(self) -> Rights | None:
+        """Classic tokens have scopes; of a fine-grained one only calls tell what it may read, and
+        nothing what it may write."""
+        user = await self._http.get("/user", accept=(401,))
+        if user.status == 401:
+            return None
+        header = user.headers.get("x-oauth-scopes")
+        scopes = None if header is None else _words(header)
+        lacks = []
+        if scopes is not None and not {"repo", "public_repo"} & {*scopes}:
+            lacks.append("the scope repo (for public repositories alone: public_repo)")
+        if self._repo:
+            lacks += await self._lacks_here(scopes)
+        return Rights(login=user.json["login"], scopes=scopes, lacks=tuple(lacks))
+
+    async def _lacks_here(self, scopes: tuple[str, ...] | None) -> list[str]:
+        repository = await self._http.get(self._path, accept=(404,))
+        if repository.status == 404:
+            return [f"{self._repo}: it cannot see it, or there is none"]
+        lacks = []
+        if scopes is not None and repository.json.get("private") and "repo" not in scopes:
+            lacks.append(f"the scope repo: {self._repo} is private")
+        if not repository.json.get("permissions", {}).get("push", True):
+            lacks.append(f"the right to push to {self._repo}")
+        for what, name in (("issues", "Issues"), ("pulls", "Pull requests")):
+            try:
+                answer = await self._http.get(
+                    f"{self._path}/{what}", {"per_page": "1"}, accept=(404, 410)
+                )
+            except LimitError:
+                raise
+            except ActionError as error:
+                if error.verdict is not Verdict.PERSON:
+                    raise
+                lacks.append(f"the permission {name} (read and write) for {self._repo}")
+                continue
+            if answer.status != 200:
+                lacks.append(f"{self._repo} has no {name.lower()}, or it may not see them")
+        return lacks
 
     async def repository(self) -> Repository:
         fields = (await self._http.get(self._path)).json
@@ -226,3 +268,7 @@ def _pull(fields: Any) -> Pull:
         is_open=fields["state"] == "open",
         is_merged=bool(fields.get("merged_at")),
     )
+
+
+def _words(header: str) -> tuple[str, ...]:
+    return tuple(word for each in header.split(",") if (word := each.strip()))

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
+from bullpen.directors.failures import ActionError, Verdict
 from bullpen.directors.forge.http import ForgeHttp
 from bullpen.directors.forge.nouns import (
     APPROVAL,
@@ -16,6 +17,7 @@ from bullpen.directors.forge.nouns import (
     Pull,
     Repository,
     Reviews,
+    Rights,
 )
 
 SERVER = "https://gitlab.com"
@@ -33,6 +35,7 @@ class GitLabForge:
     """One project on GitLab. `token` is asked each time."""
 
     def __init__(self, repo: str, token: Callable[[], str], server: str | None = None) -> None:
+        self._repo = repo
         self._path = f"/projects/{quote(repo, safe='')}"
         self._token = token
         base = f"{(server or SERVER).rstrip('/')}/api/v4"
@@ -45,6 +48,37 @@ class GitLabForge:
 
     async def login(self) -> str:
         return str((await self._http.get("/user")).json["username"])
+
+    async def rights(self) -> Rights | None:
+        """By its scopes. Some servers do not tell them; then calls do."""
+        try:
+            token = await self._http.get("/personal_access_tokens/self", accept=(401, 404))
+        except ActionError as error:
+            if error.verdict is not Verdict.PERSON:
+                raise
+            return Rights(lacks=("the scope api",))  # with none of those that may ask
+        if token.status == 401:
+            return None
+        scopes = tuple(map(str, token.json["scopes"])) if token.status == 200 else None
+        if scopes is not None and "api" not in scopes:
+            # It may not even be asked whose it is.
+            return Rights(scopes=scopes, lacks=("the scope api",))
+        user = await self._http.get("/user", accept=(401,))
+        if user.status == 401:
+            return None
+        lacks = await self._lacks_here() if self._repo else []
+        return Rights(login=user.json["username"], scopes=scopes, lacks=tuple(lacks))
+
+    async def _lacks_here(self) -> list[str]:
+        project = await self._http.get(self._path, accept=(404,))
+        if project.status == 404:
+            return [f"{self._repo}: it cannot see it, or there is none"]
+        permissions = project.json.get("permissions")
+        if permissions is None:
+            return []
+        of_both = (permissions.get(f"{each}_access") for each in ("project", "group"))
+        level = max((each["access_level"] for each in of_both if each), default=0)
+        return [] if level >= DEVELOPER else [f"the role Developer in {self._repo}"]
 
     async def repository(self) -> Repository:
         fields = (await self._http.get(self._path)).json

@@ -83,8 +83,21 @@ class Approval(Value):
     person: str
 
 
+class Rights(Value):
+    """What a token may do, as far as the forge tells. `scopes`: None where tokens have none;
+    `lacks`: what a director needs besides, in words."""
+
+    login: str = ""
+    scopes: tuple[str, ...] | None = None
+    lacks: tuple[str, ...] = ()
+
+
 class Forge(Protocol):
     """One repository of a forge, with one token. Every call may raise `failures.ActionError`."""
+
+    async def rights(self) -> Rights | None:
+        """What the token may do; None: the forge does not know it. Without a repository ("") what
+        can be told without one."""
 
     async def login(self) -> str:
         """Whose token it is."""
