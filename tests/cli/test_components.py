@@ -1,12 +1,8 @@
 """`bullpen components`: healthy, late or unreachable, with the state that was last known."""
 
-import contextlib
-import json
 import os
 import signal
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -16,6 +12,7 @@ from bullpen.cli import component_health
 from bullpen.cli.component_health import HomeComponents
 from bullpen.home.hub_file import read_hub_file
 from tests.at_terminal import AtTerminal
+from tests.component.impostor import impostor
 from tests.component.sample_process import Sample, running
 from tests.hub.pen import Pen, living_factory, made_pen
 from tests.ports import reserved_port
@@ -88,41 +85,6 @@ def look(components: HomeComponents) -> dict[str, tuple[str | None, str]]:
     return {one.name: (one.state, one.health) for one in components.look()}
 
 
-@contextlib.contextmanager
-def impostor(pen: Pen, port: int, type: str, name: str) -> Iterator[None]:
-    """Answers at that port as if it were that component of this home."""
-    status = {"type": type, "name": name, "state": "working", "version": "6.6.6"}
-    status |= {"interfaces": (), "uptime_seconds": 1, "home_id": pen.home.id}
-    body = json.dumps(status).encode()
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    servers: list[HTTPServer] = []
-
-    def listens() -> bool:  # a process that was killed may still be leaving
-        with contextlib.suppress(OSError):
-            servers.append(HTTPServer(("127.0.0.1", port), Answer))
-        return bool(servers)
-
-    wait_until(listens)
-    with servers[0] as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 # ── healthy, late, unreachable ──
 
 
@@ -183,7 +145,7 @@ def test_f2_an_agent_is_as_unreachable_as_the_hub_that_serves_its_port(pen: Pen)
     gone = {"hub": (None, "unreachable"), "amy": ("idle", "unreachable")}
     assert looked(pen) == gone
     assert rows(pen)["amy"]["port"] == port
-    with impostor(pen, port, "agent", "amy"):
+    with impostor(pen.home, port, "agent", "amy"):
         assert looked(pen) == gone
         pen.start()  # the port is not to be had
         wait_until(lambda: f"port {port} is taken" in rows(pen)["amy"]["problem"])
@@ -195,7 +157,7 @@ def test_f2_while_the_hub_is_silent_nobody_speaks_for_its_agents(pen: Pen) -> No
     port = pen.free_port()
     write_port(pen, "amy", port)
     os.kill(pen.pid, signal.SIGSTOP)
-    with impostor(pen, port, "agent", "amy"):
+    with impostor(pen.home, port, "agent", "amy"):
         assert looked(pen) == {"hub": (None, "late"), "amy": ("idle", "late")}
 
 
@@ -222,7 +184,7 @@ def test_f2_nobody_at_the_port_of_an_agents_file_passes_for_the_hub(pen: Pen) ->
     port, hub_port = pen.free_port(), read_hub_file(pen.home).port
     write_port(pen, "eve", port)
     for type, name in (("hub", "hub"), ("agent", "eve"), ("director", "night")):
-        with impostor(pen, port, type, name):
+        with impostor(pen.home, port, type, name):
             (hub,) = rows(pen).values()
         assert (hub["name"], hub["port"], hub["version"]) == ("hub", hub_port, __version__)
 
@@ -234,7 +196,7 @@ def test_f2_a_component_passes_for_no_other(pen: Pen, monkeypatch: pytest.Monkey
     def shown() -> dict[str, tuple[str | None, str]]:
         return look(HomeComponents(pen.home))
 
-    with impostor(pen, port, "hub", "hub"):
+    with impostor(pen.home, port, "hub", "hub"):
         wait_until(lambda: shown() == {"hub": ("idle", "healthy"), "night": (None, "late")})
         monkeypatch.setattr(
             component_health,
@@ -248,7 +210,7 @@ def test_f2_who_answers_at_the_port_of_a_dead_one_does_not_bring_it_back(
     pen: Pen, night: Sample
 ) -> None:
     night.kill()
-    with impostor(pen, night.port, "director", "night"):
+    with impostor(pen.home, night.port, "director", "night"):
         assert rows(pen)["night"]["health"] == "unreachable"
         pen.kill_hub()
         assert rows(pen)["night"]["health"] == "unreachable"

@@ -7,7 +7,7 @@ nobody else is believed there: any program can say that it is of this home. What
 """
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import urlsplit
@@ -18,7 +18,7 @@ from bullpen.client.agents import list_agents
 from bullpen.client.components import list_components
 from bullpen.client.hub import Hub
 from bullpen.component.discovery import DiscoveredComponent, scan
-from bullpen.component.watcher import Key, Picture, WatchedComponent, due, polled
+from bullpen.component.watcher import Picture, WatchedComponent, believed, due, expected, polled
 from bullpen.errors import BullpenError
 from bullpen.home.hub_file import HubFile, read_hub_file
 from bullpen.home.paths import HUB, Home
@@ -30,7 +30,6 @@ from bullpen.model.state import Errored, State
 Health = Literal["healthy", "late", "unreachable"]
 # `silent`: the hub, which serves its port, does not answer. `dead`: nobody serves it.
 Standing = Literal["served", "silent", "dead"]
-Address = tuple[Key, int]
 
 
 @dataclass(frozen=True)
@@ -56,13 +55,6 @@ class KnownComponent:
     standing: Standing
 
 
-def believed(
-    answers: Iterable[DiscoveredComponent], addresses: Collection[Address]
-) -> list[DiscoveredComponent]:
-    """The answers of components that are known, each at its own port."""
-    return [one for one in answers if (one.key, one.port) in addresses]
-
-
 class HomeComponents:
     """All of one home, looked at again and again."""
 
@@ -75,20 +67,16 @@ class HomeComponents:
         """Ask those that are due, and say how all of them are, by type and name."""
         known = {one.last.key: one for one in self._read_known()}
         now = time.monotonic()
-        picture = {key: self._watched(one, now) for key, one in known.items()}
+        seen = expected(self._picture, (one.last for one in known.values()), now)
+        # A dead one is due, so that it is asked as soon as it is back.
+        dead = {key: replace(seen[key], due=now) for key in seen if known[key].standing == "dead"}
+        picture = {**seen, **dead}
         keys = [key for key in due(picture, now) if known[key].standing != "dead"]
         served = {(key, one.last.port) for key, one in known.items() if one.standing == "served"}
         answers = scan(port for key, port in served if key in keys)
         self._picture = polled(picture, keys, believed(answers, served), time.monotonic())
         shown = [_shown(known[key], one) for key, one in self._picture.items() if key in known]
         return sorted(shown, key=lambda one: (one.type, one.name))
-
-    def _watched(self, known: KnownComponent, now: float) -> WatchedComponent:
-        """A dead one is due, so that it is asked as soon as it is back."""
-        before = self._picture.get(known.last.key)
-        if before is None or before.last.port != known.last.port:
-            return WatchedComponent(known.last, now, now)
-        return replace(before, due=now) if known.standing == "dead" else before
 
     def _read_known(self) -> list[KnownComponent]:
         """What the hub says; while it is away or silent, what it has written down."""

@@ -8,7 +8,7 @@ warning. Only reads: commands nobody.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -53,6 +53,26 @@ class WatchedComponent:
 
 
 Picture = Mapping[Key, WatchedComponent]
+Address = tuple[Key, int]
+
+
+def expected(picture: Picture, known: Iterable[DiscoveredComponent], now: float) -> Picture:
+    """The picture of those that are known from elsewhere, and of nobody else. One that is new in
+    it, or serves at another port than before, is due."""
+    watched = {}
+    for one in known:
+        before = picture.get(one.key)
+        is_there = before is not None and before.last.port == one.port
+        watched[one.key] = before if before and is_there else WatchedComponent(one, now, now)
+    return watched
+
+
+def believed(
+    answers: Iterable[DiscoveredComponent], addresses: Collection[Address]
+) -> list[DiscoveredComponent]:
+    """The answers of components that are known, each at its own port: any program can say that it
+    is one of them."""
+    return [one for one in answers if (one.key, one.port) in addresses]
 
 
 def answered(picture: Picture, components: Iterable[DiscoveredComponent], now: float) -> Picture:
