@@ -74,6 +74,41 @@ def test_v8_v11_on_a_phone_an_edit_is_read_and_denied_with_a_reason() -> None:
             assert first["state"]["name"] == "Ann"
 
 
+def test_v4_v11_a_row_says_role_model_branch_and_tokens_below_its_state_or_in_columns() -> None:
+    with made_scene() as scene:
+        for name in ("amy", "bob"):
+            scene.start(name)
+        scene.works("amy", "Bash")
+        scene.uses("amy", 41_200, 0.38)
+        with made_view(scene) as view, view.page() as page:
+            for width, is_one_line in ((1400, False), (980, True), (360, False)):
+                page.set_viewport_size({"width": width, "height": 900})
+                row = page.locator("[data-item='agent:amy']")
+                expect(row.locator(".who")).to_contain_text("working · Bash")
+                for part, text in (
+                    ("role", "coder"),
+                    ("model", "command"),
+                    ("on-branch", "branch amy"),
+                    ("used", "41.2k tokens"),
+                ):
+                    expect(row.locator(f".{part}")).to_have_text(text)
+                    expect(row.locator(f".{part}")).to_be_visible()
+                    at, name = middle(page, f".{part}"), middle(page, ".who")
+                    assert (abs(at - name) < 6) == is_one_line, (width, part)
+                assert fits(page)
+            page.goto("/agents/bob")
+            page.set_viewport_size({"width": 1400, "height": 900})
+            expect(page.locator("[data-item='agent:amy'] .who")).to_be_visible()
+            expect(page.locator("[data-item='agent:amy'] .role")).not_to_be_visible()
+
+
+def middle(page: Page, part: str) -> float:
+    """At which height it stands in amy's row."""
+    box = page.locator(f"[data-item='agent:amy'] {part}").bounding_box()
+    assert box is not None
+    return float(box["y"] + box["height"] / 2)
+
+
 ANSWER = """async id => (await fetch(`/api/approvals/${id}`, {
     method: 'POST',
     body: '{"decision": "deny"}',

@@ -113,7 +113,7 @@ export function mergeAgents(world: World, fetched: Agent[]): Record<string, Agen
 }
 
 function isSame(a: Agent, b: Agent): boolean {
-  return a.run === b.run && a.since === b.since && a.tokens === b.tokens && a.usd === b.usd
+  return a.run === b.run && a.since === b.since && a.tokens === b.tokens && a.model === b.model && a.usd === b.usd
     && a.messages === b.messages && a.running === b.running && a.parent === b.parent && a.pod === b.pod
     && JSON.stringify(a.state) === JSON.stringify(b.state)
 }

@@ -62,7 +62,7 @@ export function AgentList({ open }: { open: string }) {
   const found = filter ? all.filter(agent => matches(agent, filter)) : all
   const choose = (next: Grouping) => { localStorage.setItem('bullpen.group', next); setBy(next) }
   return (
-    <section aria-label="Agents">
+    <section class="agents" aria-label="Agents">
       <div class="h">
         <input data-filter type="search" aria-label="Filter agents" placeholder={`Filter ${all.length} agents   /`} value={filter} onInput={event => setFilter(event.currentTarget.value)} />
         <div class="segments" role="group" aria-label="Group by">
