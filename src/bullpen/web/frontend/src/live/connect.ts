@@ -1,12 +1,13 @@
-// Keeps the world true: one stream of events with resume, and what has to be fetched again.
+// Keeps the world true: one stream of events with resume, and what has to be fetched again. Where no
+// stream gets through (a proxy that keeps it until it ends), everything is asked for again and again.
 import type { Agent, Approval, HubEvent, Landing, Task, UsageReport } from '../model/nouns.ts'
-import { get, onLoggedOut, refusal } from './http.ts'
+import { get, onLoggedOut, refusal, Refused } from './http.ts'
 import { newsOf } from './news.ts'
+import { againMs, failedMs, FIRST_MS, MOST_FAILURES, POLL_TIMEOUT_MS, pollMs, SILENT_MS, SOUND_MS } from './pace.ts'
 import { SentReader } from './sse.ts'
 import { change, current } from './store.ts'
 import { type Link, mergeAgents, type Part, take } from './world.ts'
 
-const SILENT_MS = 40_000  // signs of life come every 15 s
 const FIGURES_MS = 10_000  // tokens and cost are no events
 const NEWS_EVENTS = 200
 const ALL: Part[] = ['agents', 'approvals', 'landings', 'tasks', 'usage']
@@ -14,12 +15,16 @@ const ALL: Part[] = ['agents', 'approvals', 'landings', 'tasks', 'usage']
 let heard = Date.now()
 let position: number | null = null
 let attempt: AbortController | null = null
-let wake: (() => void) | null = null
+/** While no stream gets through: what asks again and again. */
+let polling: AbortController | null = null
 let isHubAway = false
 let hasNews = false
+const sleepers = new Set<() => void>()
+
+class HeldBack extends Error {}
 
 export function connect(): void {
-  onLoggedOut(() => setLink({ is: 'logged out' }))
+  onLoggedOut(() => { setLink({ is: 'logged out' }); stopPolling() })
   void follow()
   // After sleep, or in another network, a dead connection may look alive for minutes.
   setInterval(check, 2_000)
@@ -27,20 +32,24 @@ export function connect(): void {
   addEventListener('offline', () => lose('this device is offline'))
   document.addEventListener('visibilitychange', check)
   setInterval(() => {
-    if (document.visibilityState === 'visible' && current().link.is === 'live') refresh(['agents', 'usage'])
+    if (document.visibilityState === 'visible' && current().link.is === 'live' && !polling) refresh(['agents', 'usage'])
   }, FIGURES_MS)
 }
 
 export function restart(): void {
   attempt?.abort()
-  wake?.()
+  wakeUp()
+}
+
+function wakeUp(): void {
+  for (const wake of [...sleepers]) wake()
 }
 
 function check(): void {
-  if (Date.now() - heard > SILENT_MS && current().link.is === 'live') {
-    lose('nothing was heard for a while')
-    restart()
-  }
+  if (Date.now() - heard <= SILENT_MS || current().link.is !== 'live') return
+  lose('nothing was heard for a while')
+  if (polling) wakeUp()
+  else attempt?.abort(new HeldBack())
 }
 
 function setLink(link: Link): void {
@@ -56,65 +65,95 @@ function lose(why: string): void {
   }
 }
 
+// ── the stream ──
+
 async function follow(): Promise<void> {
-  for (let failures = 0; current().link.is !== 'logged out';) {
+  for (let failures = 0, heldBack = 0; current().link.is !== 'logged out';) {
     const began = Date.now()
+    let why = 'the view closed the connection'
+    let isHeldBack = false
     try {
       await stream()
-      lose('the view closed the connection')
     } catch (error) {
-      lose(error instanceof Error && error.name !== 'AbortError' ? error.message : 'connecting again')
+      isHeldBack = error instanceof HeldBack
+      why = error instanceof Error && !isHeldBack && error.name !== 'AbortError' ? error.message : 'connecting again'
     }
-    failures = Date.now() - began > 5_000 ? 0 : failures + 1
-    await pause(Math.min(5_000, 250 * 2 ** Math.min(failures, 5)) * (0.75 + Math.random() / 2))
+    const lasted = Date.now() - began
+    failures = isHeldBack || lasted > 5_000 ? 0 : failures + 1
+    heldBack = isHeldBack ? (lasted > SOUND_MS ? 1 : heldBack + 1) : lasted > SOUND_MS ? 0 : heldBack
+    if (isHeldBack || failures >= MOST_FAILURES) poll()
+    if (!polling) lose(why)
+    // While polls get through there is time; else whatever is away may be back at any moment.
+    const isAnswered = polling && current().link.is === 'live'
+    await pause(isHeldBack ? againMs(heldBack) : isAnswered ? againMs(failures) : failedMs(failures))
   }
 }
 
-function pause(ms: number): Promise<void> {
+function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise(resolve => {
-    const timer = setTimeout(resolve, ms)
-    wake = () => { clearTimeout(timer); resolve() }
+    const wake = () => { clearTimeout(timer); sleepers.delete(wake); resolve() }
+    const timer = setTimeout(wake, ms)
+    sleepers.add(wake)
+    signal?.addEventListener('abort', wake)
   })
 }
 
 async function stream(): Promise<void> {
-  attempt = new AbortController()
+  const own = attempt = new AbortController()
   // Without a gap: what it begins with is not older than the place where the stream goes on.
   const hasBegun = position === null
-  if (position === null) position = await begin(attempt.signal)
+  if (position === null) position = await begin(own.signal)
   const headers: Record<string, string> = { 'Last-Event-ID': String(position) }
-  const answer = await fetch('/api/events/stream', { headers, signal: attempt.signal })
-  if (!answer.ok || !answer.body) throw await refusal(answer)
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
+  const late = setTimeout(() => own.abort(new HeldBack()), FIRST_MS)
+  try {
+    const answer = await fetch('/api/events/stream', { headers, signal: own.signal })
+    if (!answer.ok || !answer.body) throw await refusal(answer)
+    await read(answer.body, !hasBegun, () => {
+      clearTimeout(late)
+      stopPolling()
+    })
+  } finally {
+    clearTimeout(late)
+  }
+}
+
+/** To its end. `isStale`: what is shown is older than where it begins. */
+async function read(body: ReadableStream<Uint8Array<ArrayBuffer>>, isStale: boolean, onFirst: () => void): Promise<void> {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader()
   const blocks = new SentReader()
   isHubAway = false
-  if (!hasNews) await loadNews()
-  hasNews = true
-  let isFirst = !hasBegun
-  for (;;) {
+  for (let isFirst = true; ; isFirst = false) {
     const { done, value } = await reader.read()
     if (done) return
     heard = Date.now()
+    if (isFirst) onFirst()
     const events: HubEvent[] = []
     for (const sent of blocks.feed(value)) {
       if (sent.id) position = Number(sent.id)
       if (sent.name === 'hub') {
         isHubAway = (JSON.parse(sent.data) as { state: string }).state === 'away'
         if (isHubAway) lose('the hub is not running')
-        else { isFirst = true }
+        else { isStale = true }
       } else if (sent.name === 'reset') {
-        change(world => ({ ...world, lastEvent: 0, news: [] }))
-        isFirst = true
+        forget()
+        isStale = true
       } else if (sent.data) {
         events.push(JSON.parse(sent.data) as HubEvent)
       }
     }
     if (events.length) receive(events)
-    if (isFirst && !isHubAway) {
-      isFirst = false
+    if (isHubAway) continue
+    if (!hasNews) await loadNews(position ?? 0)
+    if (isStale) {
+      isStale = false
       await load()
     }
   }
+}
+
+/** The hub counts its events anew. */
+function forget(): void {
+  change(world => ({ ...world, lastEvent: 0, news: [] }))
 }
 
 function receive(events: HubEvent[]): void {
@@ -127,6 +166,48 @@ function receive(events: HubEvent[]): void {
   if (stale.size) refresh([...stale])
 }
 
+// ── without a stream ──
+
+/** Until a stream gets through. */
+function poll(): void {
+  if (!polling) void askAgainAndAgain(polling = new AbortController())
+}
+
+function stopPolling(): void {
+  polling?.abort()
+  polling = null
+}
+
+async function askAgainAndAgain({ signal }: AbortController): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      await askOnce(AbortSignal.any([signal, AbortSignal.timeout(POLL_TIMEOUT_MS)]))
+    } catch (error) {
+      if (signal.aborted) return
+      lose(error instanceof Refused ? error.message : 'the view does not answer')
+    }
+    await pause(pollMs(Object.values(current().agents)), signal)
+  }
+}
+
+/** Everything as it is now, and the events since the last time for who shows these. */
+async function askOnce(signal: AbortSignal): Promise<void> {
+  const last = position ?? 0
+  const now = await begin(signal)
+  if (now < last) forget()
+  if (now < last || !hasNews) await loadNews(now)
+  else if (now > last) await loadEvents(Math.max(last, now - NEWS_EVENTS), now, signal)
+  position = now
+}
+
+async function loadEvents(after: number, last: number, signal: AbortSignal): Promise<void> {
+  const { events } = await get<{ events: HubEvent[] }>('/events', { after, limit: NEWS_EVENTS }, signal)
+  signal.throwIfAborted()
+  change(world => take(world, events.filter(event => event.id <= last)).world)
+}
+
+// ── what is fetched ──
+
 interface Start {
   position: number
   agents: { agents: Agent[]; broken: Record<string, string> }
@@ -136,23 +217,23 @@ interface Start {
   usage: UsageReport
 }
 
-/** All that the page begins with, and where the stream of events goes on. */
+/** All that the page shows, and the last event that is in it. */
 async function begin(signal: AbortSignal): Promise<number> {
   const { position, agents: { agents, broken }, approvals: { approvals }, landings: { landings }, tasks: { tasks }, usage } = await get<Start>('/start', {}, signal)
+  signal.throwIfAborted()
   heard = Date.now()
-  change(world => ({ ...world, agents: mergeAgents(world, agents), broken, approvals, landings, tasks, usdToday: usage.total.usd, lastEvent: position, isLoaded: true }))
-  setLink({ is: 'live' })
+  change(world => ({ ...world, agents: mergeAgents(world, agents), broken, approvals, landings, tasks, usdToday: usage.total.usd, isLoaded: true }))
+  setLink({ is: 'live', isPolled: polling !== null })
   return position
 }
 
 /** Everything anew; only then the page is live again. */
 async function load(): Promise<void> {
   await Promise.all(ALL.map(fetchPart))
-  if (!isHubAway) setLink({ is: 'live' })
+  if (!isHubAway) setLink({ is: 'live', isPolled: false })
 }
 
-async function loadNews(): Promise<void> {
-  const last = position ?? 0
+async function loadNews(last: number): Promise<void> {
   const after = Math.max(0, last - NEWS_EVENTS)
   const { events } = await get<{ events: HubEvent[] }>('/events', { after, limit: NEWS_EVENTS })
   // What came after the stream began comes through the stream.
@@ -161,6 +242,7 @@ async function loadNews(): Promise<void> {
     const known = new Set(world.news.map(item => item.id))
     return { ...world, news: [...world.news, ...old.filter(item => !known.has(item.id))] }
   })
+  hasNews = true
 }
 
 const fetching = new Map<Part, Promise<void>>()

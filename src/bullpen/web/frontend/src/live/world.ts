@@ -9,7 +9,7 @@ export type Part = 'agents' | 'approvals' | 'landings' | 'tasks' | 'usage'
 /** How the page hears of changes. `since`: when it heard the last time. */
 export type Link =
   | { is: 'connecting' }
-  | { is: 'live' }
+  | { is: 'live'; isPolled: boolean }
   | { is: 'behind'; since: number; why: string }
   | { is: 'logged out' }
 

@@ -30,6 +30,7 @@ export function Bar({ route }: { route: Route }) {
   const usd = useWorld(world => world.usdToday)
   const running = useWorld(world => Object.values(world.agents).filter(agent => agent.running).length)
   const isLive = useWorld(world => world.link.is === 'live')
+  const isPolled = useWorld(world => world.link.is === 'live' && world.link.isPolled)
   const { home, name } = me.use()
   const consent = mayNotify.use()
   return (
@@ -41,7 +42,7 @@ export function Bar({ route }: { route: Route }) {
         ))}
       </nav>
       <div class="facts">
-        {isLive && <span class="live wide-only" title="connected to the hub"><i />live</span>}
+        {isLive && <span class="live wide-only" title={isPolled ? 'asked again and again: something on the way holds streams of events back' : 'connected to the hub'}><i />live{isPolled && ', polled'}</span>}
         <span class="wide-only"><b>{running}</b> running</span>
         {usd !== null && <span><b>{money(usd)}</b><span class="hide-phone"> today</span></span>}
         <button class="icon-btn" aria-label="Search and commands (Ctrl K)" title="Ctrl K" onClick={() => over.set('palette')}><Icon name="search" /></button>

@@ -1,0 +1,31 @@
+// When events are asked for again and again instead of streamed, and how often. Pure.
+import type { Agent } from '../model/nouns.ts'
+
+/** A stream begins with a sign of life at once; one that does not is held back on its way. */
+export const FIRST_MS = 4_000
+/** Signs of life come every 15 s. */
+export const SILENT_MS = 20_000
+/** An answer to a poll that takes longer is none. */
+export const POLL_TIMEOUT_MS = 10_000
+/** So many streams in a row that fail at once: what lies between lets none through. */
+export const MOST_FAILURES = 3
+/** One that went on for so long was not held back. */
+export const SOUND_MS = 60_000
+
+const BUSY = ['starting', 'working', 'draining']
+
+/** How long until the next poll: shorter while anybody works. */
+export function pollMs(agents: Agent[]): number {
+  return agents.some(agent => BUSY.includes(agent.state.state)) ? 1_000 : 5_000
+}
+
+/** How long until a stream is tried again, after so many in a row that were held back. The first
+ *  may have been a laptop that slept. */
+export function againMs(heldBack: number): number {
+  return heldBack < 2 ? 0 : Math.min(600_000, 30_000 * 2 ** (heldBack - 2))
+}
+
+/** How long until a stream is tried again that failed. */
+export function failedMs(failures: number): number {
+  return Math.min(5_000, 250 * 2 ** Math.min(failures, 5)) * (0.75 + Math.random() / 2)
+}
