@@ -102,6 +102,46 @@ def test_v4_v11_a_row_says_role_model_branch_and_tokens_below_its_state_or_in_co
             expect(page.locator("[data-item='agent:amy'] .role")).not_to_be_visible()
 
 
+def test_v4_v11_filter_and_grouping_are_in_the_address_and_back_leads_to_the_ones_before() -> None:
+    with made_scene() as scene:
+        scene.start("amy", pod="shop")
+        scene.start("bob")
+        with made_view(scene) as view, view.page() as page:
+            by_pod = page.get_by_role("button", name="pod", exact=True)
+            by_pod.click()
+            expect(page).to_have_url(f"{view.address}/?by=pod")
+            page.keyboard.press("/")
+            page.keyboard.type("am")
+            expect(page).to_have_url(f"{view.address}/?filter=am&by=pod")
+            rows = page.locator("[data-item^='agent:']")
+            expect(rows).to_have_count(1)
+            rows.click()
+            expect(page).to_have_url(f"{view.address}/agents/amy?filter=am&by=pod")
+            expect(rows).to_have_count(1)
+            page.get_by_role("link", name="Explain").click()
+            expect(page).to_have_url(f"{view.address}/agents/amy/explain?filter=am&by=pod")
+            with view.page() as other:
+                other.goto("/?filter=am&by=pod")
+                expect(other.locator("[data-item^='agent:']")).to_have_count(1)
+                expect(other.get_by_role("heading", name="shop")).to_be_visible()
+                expect(other.get_by_label("Filter agents")).to_have_value("am")
+            for _ in range(3):
+                page.go_back()
+            expect(page).to_have_url(f"{view.address}/?by=pod")
+            expect(rows).to_have_count(2)
+            expect(page.get_by_label("Filter agents")).to_have_value("")
+            page.go_back()
+            expect(page).to_have_url(f"{view.address}/")
+            expect(by_pod).to_have_attribute("aria-pressed", "false")
+            page.go_forward()
+            expect(by_pod).to_have_attribute("aria-pressed", "true")
+            # Who comes to the overview finds it as it was grouped last.
+            page.keyboard.press("g")
+            page.keyboard.press("t")
+            page.get_by_role("link", name="Overview").click()
+            expect(page).to_have_url(f"{view.address}/?by=pod")
+
+
 def middle(page: Page, part: str) -> float:
     """At which height it stands in amy's row."""
     box = page.locator(f"[data-item='agent:amy'] {part}").bounding_box()

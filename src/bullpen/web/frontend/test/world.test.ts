@@ -4,7 +4,7 @@ import type { Agent, Approval, HubEvent } from '../src/model/nouns.ts'
 import { SentReader } from '../src/live/sse.ts'
 import { mergeAgents, NOTHING, take, waitingIn } from '../src/live/world.ts'
 import { gather, newsOf } from '../src/live/news.ts'
-import { group } from '../src/model/groups.ts'
+import { group, listingSearch, readListing } from '../src/model/groups.ts'
 
 function agent(name: string, fields: Partial<Agent> = {}): Agent {
   return { name, run: 'r', role: '', pod: '', parent: '', kind: 'interactive', engine: 'claude', model: '', birth_branch: '', is_sandboxed: false, cwd: '', worktree: null, created: '', budget: {}, state: { state: 'idle' }, words: 'idle', since: 10, running: true, tokens: 0, usd: 0, messages: 0, summary: '', ...fields }
@@ -87,4 +87,11 @@ test('news are told in words, with where to look', () => {
   assert.deepEqual(said('message.sent', { from: 'bob' }, 'root'), ['bob', 'wrote to you', '/approvals'])
   assert.deepEqual(said('approval.answered', { decision: 'deny', by: 'owner', name: 'Ann' }), ['amy', 'was denied by Ann', '/approvals'])
   assert.equal(said('hook.received', {}), null)
+})
+
+test('V4: filter and grouping are in the address, and what makes no sense there is nothing', () => {
+  const whole = { filter: 'amy coder & co', by: 'tree' } as const
+  assert.deepEqual(readListing(listingSearch(whole)), whole)
+  assert.equal(listingSearch({ filter: '', by: 'state' }), '')
+  assert.deepEqual(readListing('?by=cost&agents=x'), { filter: '', by: 'state' })
 })

@@ -5,7 +5,7 @@ import { isEnded } from '../model/states.ts'
 import { count, money } from '../model/text.ts'
 import { refresh } from '../live/connect.ts'
 import { path, post, remove } from '../live/http.ts'
-import { type Tab, TABS } from '../live/route.ts'
+import { type Tab, TABS, useSearch } from '../live/route.ts'
 import { useWorld } from '../live/store.ts'
 import { Ask } from '../parts/ask.tsx'
 import { Confirm } from '../parts/dialog.tsx'
@@ -31,6 +31,7 @@ function tabsOf(agent: Agent): Tab[] {
 export function Panel({ name, tab }: { name: string; tab: Tab | null }) {
   const agent = useWorld(world => world.agents[name])
   const approvals = useWorld(world => world.approvals)
+  const search = useSearch()
   if (!agent) return <div class="card panel"><Empty title={`No agent called ${name}`}><a href="/">All agents</a></Empty></div>
   const tabs = tabsOf(agent)
   const shown = tab && tabs.includes(tab) ? tab : tabs[0]!
@@ -38,7 +39,7 @@ export function Panel({ name, tab }: { name: string; tab: Tab | null }) {
   return (
     <section class="card panel" aria-label={`agent ${name}`}>
       <div class="top">
-        <a class="icon-btn only-narrow" href="/" aria-label="All agents"><Icon name="back" /></a>
+        <a class="icon-btn only-narrow" href={`/${search}`} aria-label="All agents"><Icon name="back" /></a>
         <h1>{agent.name}</h1>
         <Chip state={agent.state} />
         <span class="dim"><Ago at={agent.since} /></span>
@@ -54,7 +55,7 @@ export function Panel({ name, tab }: { name: string; tab: Tab | null }) {
       </div>
       <nav class="tabs" aria-label={`of ${name}`}>
         {tabs.map(each => (
-          <a key={each} ref={tab => { if (each === shown) tab?.scrollIntoView({ block: 'nearest', inline: 'nearest' }) }} href={`/agents${path(name)}/${each}`} aria-current={each === shown ? 'page' : undefined}>{TITLES[each]}{each === 'messages' && agent.messages > 0 && <> <b class="badge">{agent.messages}</b></>}</a>
+          <a key={each} ref={tab => { if (each === shown) tab?.scrollIntoView({ block: 'nearest', inline: 'nearest' }) }} href={`/agents${path(name)}/${each}${search}`} aria-current={each === shown ? 'page' : undefined}>{TITLES[each]}{each === 'messages' && agent.messages > 0 && <> <b class="badge">{agent.messages}</b></>}</a>
         ))}
       </nav>
       <div class="content" key={`${name}:${shown}`}>

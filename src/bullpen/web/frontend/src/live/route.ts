@@ -1,5 +1,6 @@
 // Where we are: real paths, so that everything has an address.
 import { useEffect, useReducer } from 'preact/hooks'
+import { type Grouping, listingSearch, readListing } from '../model/groups.ts'
 
 export type Tab = 'terminal' | 'conversation' | 'changes' | 'messages' | 'history' | 'explain'
 export const TABS: Tab[] = ['conversation', 'terminal', 'changes', 'messages', 'history', 'explain']
@@ -38,26 +39,54 @@ export function readRoute(pathname: string): Route {
 const listeners = new Set<() => void>()
 const tell = () => { for (const listener of listeners) listener() }
 
-export function go(path: string, replaces = false): void {
+export function go(path: string): void {
+  show(path === '/' ? home() : path)
+}
+
+/** The same for this very address. */
+export function show(path: string, replaces = false): void {
   if (path === location.pathname + location.search) return
   if (replaces) history.replaceState(null, '', path)
   else history.pushState(null, '', path)
   tell()
 }
 
-export function useRoute(): Route {
+/** Drawn again when the address changes. */
+function useAddress(): void {
   const [, draw] = useReducer((n: number) => n + 1, 0)
   useEffect(() => {
     const again = () => draw(0)
     listeners.add(again)
     return () => { listeners.delete(again) }
   }, [])
+}
+
+export function useRoute(): Route {
+  useAddress()
   return readRoute(location.pathname)
+}
+
+/** What follows the path of an overview or an agent: its links keep it. */
+export function useSearch(): string {
+  useAddress()
+  return location.search
+}
+
+const GROUP = 'bullpen.group'
+
+export function rememberGrouping(by: Grouping): void {
+  localStorage.setItem(GROUP, by)
+}
+
+/** The overview as this person grouped it last. */
+function home(): string {
+  return `/${listingSearch(readListing(`?by=${localStorage.getItem(GROUP) ?? ''}`))}`
 }
 
 /** Links within the page are followed by us. */
 export function catchLinks(): void {
   addEventListener('popstate', tell)
+  if (location.pathname === '/' && !location.search) show(home(), true)
   document.addEventListener('click', event => {
     if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return
     const link = event.target instanceof Element ? event.target.closest('a') : null

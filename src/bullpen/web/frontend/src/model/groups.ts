@@ -3,8 +3,22 @@ import type { Agent } from './nouns.ts'
 import { isEnded, lookOf } from './states.ts'
 
 export type Grouping = 'state' | 'pod' | 'tree'
+export const GROUPINGS: Grouping[] = ['state', 'pod', 'tree']
+/** Which agents are listed, and how: what the address says of it. */
+export interface Listing { filter: string; by: Grouping }
 export interface Row { agent: Agent; depth: number }
 export interface Section { key: string; title: string; rows: Row[] }
+
+export function readListing(search: string): Listing {
+  const words = new URLSearchParams(search)
+  return { filter: words.get('filter') ?? '', by: GROUPINGS.find(each => each === words.get('by')) ?? 'state' }
+}
+
+/** The end of an address; nothing for all of them by state. */
+export function listingSearch({ filter, by }: Listing): string {
+  const words = new URLSearchParams({ ...(filter ? { filter } : {}), ...(by === 'state' ? {} : { by }) })
+  return words.size ? `?${words}` : ''
+}
 
 export function matches(agent: Agent, filter: string): boolean {
   const wanted = filter.toLowerCase().split(/\s+/).filter(Boolean)

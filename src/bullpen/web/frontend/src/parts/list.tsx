@@ -1,9 +1,10 @@
 // Who needs me, then everybody: the left side of the overview and of an agent's page.
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import type { Agent, Landing } from '../model/nouns.ts'
-import { group, type Grouping, matches } from '../model/groups.ts'
+import { group, GROUPINGS, type Listing, listingSearch, matches, readListing } from '../model/groups.ts'
 import { askingInTerminal, isEnded } from '../model/states.ts'
 import { path } from '../live/http.ts'
+import { rememberGrouping, show, useSearch } from '../live/route.ts'
 import { useWorld } from '../live/store.ts'
 import { Ask } from './ask.tsx'
 import { StateIcon } from './icons.tsx'
@@ -12,6 +13,7 @@ import { Ago, Chip, Empty } from './text.tsx'
 
 const MOST_ASKS = 20
 const ENDED_SHOWN = 5
+const TYPED_MS = 250
 
 function noteOf(agent: Agent, landings: Landing[]): string {
   const entry = landings.findLast(one => one.name === agent.name)
@@ -55,29 +57,43 @@ export function AgentList({ open }: { open: string }) {
   const broken = useWorld(world => world.broken)
   const landings = useWorld(world => world.landings)
   const isLive = useWorld(world => world.link.is === 'live')
-  const [filter, setFilter] = useState('')
-  const [by, setBy] = useState<Grouping>(() => (localStorage.getItem('bullpen.group') as Grouping | null) ?? 'state')
+  const search = useSearch()
+  const listing = readListing(search)
+  const [typed, setTyped] = useState<string | null>(null)  // and not in the address yet
   const [allEnded, setAllEnded] = useState(false)
+  const filter = typed ?? listing.filter
+  const list = (next: Listing, replaces: boolean) => {
+    const tail = listingSearch(next)
+    if (tail !== listingSearch(listing)) show(location.pathname + tail, replaces)
+  }
+  useEffect(() => {
+    if (typed === null) return
+    const timer = setTimeout(() => {
+      // Back leads to the list without a filter, not through every letter of it.
+      list({ ...listing, filter: typed }, Boolean(listing.filter && typed))
+      setTyped(null)
+    }, TYPED_MS)
+    return () => clearTimeout(timer)
+  }, [typed])
   const all = Object.values(agents)
   const found = filter ? all.filter(agent => matches(agent, filter)) : all
-  const choose = (next: Grouping) => { localStorage.setItem('bullpen.group', next); setBy(next) }
   return (
     <section class="agents" aria-label="Agents">
       <div class="h">
-        <input data-filter type="search" aria-label="Filter agents" placeholder={`Filter ${all.length} agents   /`} value={filter} onInput={event => setFilter(event.currentTarget.value)} />
+        <input data-filter type="search" aria-label="Filter agents" placeholder={`Filter ${all.length} agents   /`} value={filter} onInput={event => setTyped(event.currentTarget.value)} />
         <div class="segments" role="group" aria-label="Group by">
-          {(['state', 'pod', 'tree'] as const).map(each => <button key={each} aria-pressed={by === each} onClick={() => choose(each)}>{each}</button>)}
+          {GROUPINGS.map(each => <button key={each} aria-pressed={listing.by === each} onClick={() => { rememberGrouping(each); list({ filter, by: each }, false) }}>{each}</button>)}
         </div>
       </div>
       {found.length === 0 && <div class="card"><Empty title={filter ? 'Nobody is called so' : 'No agents yet'}>{!filter && <code>bullpen run --role coder</code>}</Empty></div>}
-      {group(found, by).map(section => {
+      {group(found, listing.by).map(section => {
         const isLong = section.key === 'ended' && section.rows.length > ENDED_SHOWN && !allEnded && !filter
         const rows = isLong ? section.rows.filter(row => row.agent.name === open || !isEnded(row.agent.state)).concat(section.rows.slice(0, ENDED_SHOWN)) : section.rows
         return (
           <div key={section.key}>
             <h2 class="h">{section.title} <b class="badge">{section.rows.length}</b></h2>
             <div class="card rows">
-              {rows.map(row => <AgentRow key={row.agent.name} agent={row.agent} depth={row.depth} isOpen={row.agent.name === open} isLive={isLive} note={noteOf(row.agent, landings)} />)}
+              {rows.map(row => <AgentRow key={row.agent.name} agent={row.agent} depth={row.depth} isOpen={row.agent.name === open} isLive={isLive} note={noteOf(row.agent, landings)} search={search} />)}
               {isLong && <button class="btn plain" onClick={() => setAllEnded(true)}>{section.rows.length - ENDED_SHOWN} more</button>}
             </div>
           </div>

@@ -8,9 +8,9 @@ import { chosen } from '../live/keys.ts'
 import { Icon, StateIcon } from './icons.tsx'
 import { Ago, Literal } from './text.tsx'
 
-interface Given { agent: Agent; depth: number; isOpen: boolean; isLive: boolean; note: string }
+interface Given { agent: Agent; depth: number; isOpen: boolean; isLive: boolean; note: string; search: string }
 
-export const AgentRow = memo(function AgentRow({ agent, depth, isOpen, isLive, note }: Given) {
+export const AgentRow = memo(function AgentRow({ agent, depth, isOpen, isLive, note, search }: Given) {
   const key = `agent:${agent.name}`
   const isChosen = chosen.use() === key
   const look = lookOf(agent.state)
@@ -18,7 +18,7 @@ export const AgentRow = memo(function AgentRow({ agent, depth, isOpen, isLive, n
   const word = `${isLive ? '' : 'was '}${agent.state.state}`
   const budget = agent.budget?.usd
   return (
-    <a class={`row agent${isChosen || isOpen ? ' chosen' : ''}`} href={`/agents${path(agent.name)}`} data-item={key} aria-current={isOpen ? 'page' : undefined}>
+    <a class={`row agent${isChosen || isOpen ? ' chosen' : ''}`} href={`/agents${path(agent.name)}${search}`} data-item={key} aria-current={isOpen ? 'page' : undefined}>
       <span class={`state ${look}`}><StateIcon look={look} /></span>
       <span class="who">
         {depth > 0 && <span class="branch-line" aria-hidden="true">{'  '.repeat(depth - 1)}└</span>}
