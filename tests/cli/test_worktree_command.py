@@ -502,6 +502,27 @@ def test_w1_w16_without_a_commit(bullpen: Bullpen, tmp_path: Path) -> None:
     refused(ran, 4, "no commit yet", "git commit")
 
 
+@pytest.mark.parametrize("words", [("--older-than", "0s"), ("--all",), ("--session", "17")])
+def test_w11_w12_cleanup_of_what_was_made_where_worktrees_lay_before(
+    run: Bullpen, repo: Path, base: Path, words: tuple[str, ...]
+) -> None:
+    ok(run("create", "amy", "bob", "dirty", "--role", "coder", "--session", "17"))
+    (base / "dirty" / "new").write_text("x")
+    session(repo, "dirty", ended=True)
+    worktree = {"name": "dirty", "path": str(base / "dirty")}
+    (repo / ".bullpen" / "sessions" / "dirty" / "session.json").write_text(
+        json.dumps({"worktree": worktree})
+    )
+    (repo / ".bullpen" / "config.yaml").write_text("worktrees: {base: trees}\n")
+    ok(run("create", "cleo", "--role", "coder", "--session", "17"))
+    dry = ok(run("cleanup", *words, "--dry-run", "--json")).json
+    done = ok(run("cleanup", *words, "--json")).json
+    assert dry["worktrees"] == done["worktrees"] == ["cleo", "amy", "bob"]
+    assert done["left"] == {"dirty": "dirty has 1 uncommitted file (new)"}
+    assert [row["name"] for row in ok(run("list", "--json")).json["worktrees"]] == ["dirty"]
+    assert branches(repo) == {"main", "swarm/coder-17-dirty"}
+
+
 @pytest.mark.parametrize("place", ["absolute", "relative", "~"])
 def test_w12_w16_base_from_the_settings(
     run: Bullpen, repo: Path, tmp_path: Path, place: str

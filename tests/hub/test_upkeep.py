@@ -154,6 +154,19 @@ def test_w11_old_worktrees_of_ended_agents_go_daily_and_no_others(pen: Pen) -> N
     assert not pen.agents()["old"]["running"]  # its session is there
 
 
+def test_w11_w12_old_worktrees_go_also_where_they_were_made_before(pen: Pen) -> None:
+    repo = make_repo(pen.root.parent / "repo")
+    agents(pen, repo, "old")
+    make_old(pen, "old")
+    pen.stop("old")
+    kill_hub_of_yesterday(pen, "upkeep.worktrees")
+    settle_with(pen, "auto_cleanup_age: 1h", "base: trees")
+    pen.start()
+    wait_until(lambda: len(turns(pen)) == 2)
+    assert turns(pen)[-1]["removed"] == ["old"]
+    assert not (pen.root / "worktrees" / "old").exists()
+
+
 @pytest.mark.storm
 def test_w11_off_by_default(pen: Pen) -> None:
     repo = make_repo(pen.root.parent / "repo")

@@ -19,7 +19,7 @@ from typing import assert_never
 from bullpen import worktrees
 from bullpen.errors import BullpenError
 from bullpen.hub.agents.registry import Registry
-from bullpen.hub.agents.worktrees import has_own_lock, open_site, unlock_tree
+from bullpen.hub.agents.worktrees import bases_of, has_own_lock, open_site, unlock_tree
 from bullpen.hub.background import in_daemon_thread, logged
 from bullpen.hub.context import HubContext
 from bullpen.hub.messages.box import Messages
@@ -190,9 +190,10 @@ class Upkeep:
     def _tend(self, repo: Path, is_daily: bool, turn: "Turn") -> None:
         rules = self._context.settings.worktrees
         site = open_site(self.home, self._context.settings, repo)
-        turn.add(worktrees.gc(site))
-        if is_daily and rules.auto_cleanup_age is not None:
-            turn.add(worktrees.cleanup_orphaned(site, rules.auto_cleanup_age, self.has_ended))
+        for each in worktrees.sites_in(site, bases_of(live.agent for live in self.registry)):
+            turn.add(worktrees.gc(each))
+            if is_daily and rules.auto_cleanup_age is not None:
+                turn.add(worktrees.cleanup_orphaned(each, rules.auto_cleanup_age, self.has_ended))
         if worktrees.list_safety_copies(site.repo):
             turn.with_copies.append(str(repo))
         worktrees.refill_in_background(site)

@@ -66,6 +66,7 @@ from bullpen.worktrees.site import (
     path_for,
     persona_exists,
     persona_path,
+    sites_in,
 )
 from bullpen.worktrees.state import (
     Conflicts,
@@ -164,6 +165,7 @@ __all__ = [
     "reserve_ports",
     "resolve",
     "restore",
+    "sites_in",
     "state_of",
     "subtree_branch",
     "swarm_branch",

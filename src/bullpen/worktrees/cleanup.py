@@ -33,6 +33,15 @@ class Cleaned:
     expired: int = 0
     left: dict[str, str] = field(default_factory=dict)
 
+    def add(self, other: "Cleaned") -> None:
+        """What one more clean-up did; a dry run may name a branch in each base."""
+        self.worktrees += other.worktrees
+        self.branches += [branch for branch in other.branches if branch not in self.branches]
+        self.pruned += other.pruned
+        self.recovered += other.recovered
+        self.expired += other.expired
+        self.left |= other.left
+
 
 def cleanup_orphaned(
     site: Site,

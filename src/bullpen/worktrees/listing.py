@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from bullpen.worktrees.journal import Making
 from bullpen.worktrees.plain import check_listed, read_commit, read_head
 from bullpen.worktrees.private.store import PrivateStore, load_state, store_of
 from bullpen.worktrees.records import Record, find_record
-from bullpen.worktrees.site import Site, is_name, list_checkouts
+from bullpen.worktrees.site import Site, is_name, list_checkouts, sites_in
 from bullpen.worktrees.state import get_checkout, list_changes
 
 T = TypeVar("T")
@@ -165,11 +165,8 @@ def describe(site: Site, listed: Listed) -> Info:
 
 
 def describe_everywhere(site: Site, bases: Iterable[Path]) -> list[tuple[Listed, Info | str]]:
-    """Those of the site, then those of other bases: where new ones are made may have been changed
-    while they were in use."""
-    others = dict.fromkeys(base for base in bases if base != site.base)
-    sites = [site, *(replace(site, base=base) for base in others)]
-    return [row for each in sites for row in describe_all(each)]
+    """Those of the site, then those of other bases."""
+    return [row for each in sites_in(site, bases) for row in describe_all(each)]
 
 
 def describe_all(site: Site) -> list[tuple[Listed, Info | str]]:

@@ -8,8 +8,8 @@ worktree's name does.
 import errno
 import hashlib
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bullpen.errors import BullpenError
@@ -81,6 +81,13 @@ def open_site(
         max_depth=max_depth,
         port_range=port_range,
     )
+
+
+def sites_in(site: Site, bases: Iterable[Path]) -> list[Site]:
+    """The site, then the same in other bases: where new worktrees are made may have been changed
+    while those of before were in use."""
+    others = dict.fromkeys(base for base in bases if base != site.base)
+    return [site, *(replace(site, base=base) for base in others)]
 
 
 def path_for(site: Site, name: str) -> Path:

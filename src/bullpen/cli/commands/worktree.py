@@ -358,14 +358,17 @@ def cleanup(
         age = duration.parse(older_than)
     except ValueError as error:
         raise BullpenError(f"--older-than: {error}") from error
-    if session is not None:
-        cleaned = worktrees.cleanup_session(site, session, partial(why_kept, site), dry_run=dry_run)
-    elif everything:
-        cleaned = worktrees.full_cleanup(
-            site, force=force, why_used=partial(why_used, site), dry_run=dry_run
-        )
-    else:
-        cleaned = _clean_by_age(site, age, dry_run)
+    cleaned = Cleaned()
+    for each in worktrees.sites_in(site, bases_of_agents()):
+        if session is not None:
+            kept = partial(why_kept, each)
+            done = worktrees.cleanup_session(each, session, kept, dry_run=dry_run)
+        elif everything:
+            used = partial(why_used, each)
+            done = worktrees.full_cleanup(each, force=force, why_used=used, dry_run=dry_run)
+        else:
+            done = _clean_by_age(each, age, dry_run)
+        cleaned.add(done)
     if as_json:
         output.write_json(dataclasses.asdict(cleaned))
     else:
@@ -374,17 +377,10 @@ def cleanup(
 
 def _clean_by_age(site: Site, age: timedelta, dry_run: bool) -> Cleaned:
     home = current_home()
-    rest = Cleaned() if dry_run else worktrees.gc(site)
-    cleaned = worktrees.cleanup_orphaned(
-        site, age, lambda name: has_ended(home, name), dry_run=dry_run
+    cleaned = Cleaned() if dry_run else worktrees.gc(site)
+    cleaned.add(
+        worktrees.cleanup_orphaned(site, age, lambda name: has_ended(home, name), dry_run=dry_run)
     )
-    pruned = worktrees.prune(site, dry_run=dry_run)
-    branches = worktrees.cleanup_branches(site, dry_run=dry_run)
-    return dataclasses.replace(
-        cleaned,
-        pruned=pruned,
-        branches=branches.branches,
-        recovered=rest.recovered,
-        expired=rest.expired,
-        left={**cleaned.left, **branches.left},
-    )
+    cleaned.pruned += worktrees.prune(site, dry_run=dry_run)
+    cleaned.add(worktrees.cleanup_branches(site, dry_run=dry_run))
+    return cleaned

@@ -6,6 +6,8 @@ Synchronous; `terminals`, `watch` and `pods` call it in threads for agents' tree
 
 import contextlib
 import logging
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -63,6 +65,12 @@ def base_of(home: Home, settings: Settings) -> Path:
     """Where the home's worktrees lie. A relative base is relative to the home."""
     base = settings.worktrees.base
     return home.root / Path(base).expanduser() if base else home.worktrees
+
+
+def bases_of(agents: Iterable[Agent]) -> list[Path]:
+    """Where worktrees of these agents lie, wherever new ones are made now."""
+    paths = (agent.worktree.path for agent in agents if agent.worktree is not None)
+    return [Path(path).parent for path in paths if os.path.lexists(path)]
 
 
 def site_of(home: Home, settings: Settings, worktree: WorktreeRef) -> Site:

@@ -1,7 +1,6 @@
 """`/worktrees`: those of one repository, as `bullpen worktree list` shows them."""
 
 import json
-import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from bullpen import clock, worktrees
 from bullpen.errors import BullpenError, Kind
-from bullpen.hub.agents.worktrees import open_site
+from bullpen.hub.agents.worktrees import bases_of, open_site
 from bullpen.hub.http.guard import owner_only
 from bullpen.hub.http.parameters import TEXT, AsText, Colour, Columns, Iso
 from bullpen.hub.http.state import HubPart
@@ -61,8 +60,7 @@ async def list_worktrees(
 def _look(hub: Hub, repo: str) -> tuple[Rows, dict[str, str]]:
     site = open_site(hub.home, hub.settings, Path(repo))
     failures = bring_over_all(site.repo)
-    refs = (live.agent.worktree for live in hub.registry)
-    bases = [Path(ref.path).parent for ref in refs if ref and os.path.lexists(ref.path)]
+    bases = bases_of(live.agent for live in hub.registry)
     return worktrees.describe_everywhere(site, bases), failures
 
 
