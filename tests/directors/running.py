@@ -2,14 +2,22 @@
 
 import contextlib
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bullpen.cli.directors import ask_director, find_running
+from bullpen.cli.directors import _supervisable, ask_director, find_running
 from bullpen.client.call import Call, read_fields
-from bullpen.directors.token import load_token
+from bullpen.client.directors import admit_director
+from bullpen.client.hub import Hub
+from bullpen.directors.history import HistoryRow
+from bullpen.directors.manager.goals import Goal, GoalRequest, Goals
+from bullpen.directors.memory import FILE, directory_of
+from bullpen.directors.token import load_token, make_token
+from bullpen.files import write_atomically
+from bullpen.home.create import STARTER
 from tests.commands import Ran
 from tests.hub.pen import Pen
 from tests.processes import kill
@@ -65,3 +73,29 @@ def made_scheduler(pen: Pen, *entries: dict[str, Any], name: str = "nightly") ->
     finally:
         ended = director.cli("director", "stop", name)
         assert ended.code == 0, ended
+
+
+DONE = HistoryRow.model_validate(
+    {"id": "g-done", "state": "completed", "goal": "Greet", "report": "Hello\nthere"}
+)
+FAILED = HistoryRow.model_validate(
+    {"id": "g-failed", "state": "failed", "goal": "Fly", "report": "", "reason": "no wings"}
+)
+OPEN = Goal(id="g-open", asked=GoalRequest(prompt="Wait\nfor me"), created_at=1_800_000_000.0)
+
+
+@contextlib.contextmanager
+def made_manager(pen: Pen) -> Iterator[RunningDirector]:
+    """One with a goal that waits, since its agent does not run, and two that are over."""
+    shutil.copytree(STARTER / "roles", pen.root / "roles", dirs_exist_ok=True)  # `manager`, `coder`
+    director = RunningDirector(pen, "lead")
+    director.file.write_text(json.dumps({"type": "claude", "port": pen.free_port()}))
+    Hub(pen.home).do(admit_director("lead", make_token(pen.home, "lead")))
+    goals = Goals(open={OPEN.id: OPEN}, history=(FAILED, DONE))
+    memory = json.dumps({"memory": goals.model_dump(mode="json")})
+    write_atomically(directory_of(pen.home, "lead") / FILE, memory)
+    _supervisable(pen.home, "lead").start()
+    try:
+        yield director
+    finally:
+        assert director.cli("director", "stop", "lead").code == 0

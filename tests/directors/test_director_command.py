@@ -1,6 +1,5 @@
 """`bullpen director` as a person uses it: goals by their ids, and what the list says."""
 
-import contextlib
 import json
 import shutil
 import uuid
@@ -8,20 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from bullpen.cli import directors
 from bullpen.cli.directors import DirectorProblem, list_rows
-from bullpen.client.directors import admit_director, revoke_director
+from bullpen.client.directors import revoke_director
 from bullpen.client.hub import Hub
-from bullpen.directors.history import HistoryRow
 from bullpen.directors.manager.config import ManagerConfig
-from bullpen.directors.manager.goals import Goal, GoalRequest, Goals
-from bullpen.directors.memory import FILE, directory_of
 from bullpen.directors.token import make_token
 from bullpen.errors import BullpenError
 from bullpen.files import write_atomically
 from bullpen.home.create import STARTER
 from tests.commands import Ran
-from tests.directors.running import RunningDirector, made_scheduler
+from tests.directors.running import made_manager, made_scheduler
 from tests.hub.pen import Pen, made_pen
 from tests.waiting import wait_until
 
@@ -36,34 +31,9 @@ def pen() -> Iterator[Pen]:
         yield made
 
 
-DONE = HistoryRow.model_validate(
-    {"id": "g-done", "state": "completed", "goal": "Greet", "report": "Hello\nthere"}
-)
-FAILED = HistoryRow.model_validate(
-    {"id": "g-failed", "state": "failed", "goal": "Fly", "report": "", "reason": "no wings"}
-)
-OPEN = Goal(id="g-open", asked=GoalRequest(prompt="Wait\nfor me"), created_at=1_800_000_000.0)
-
-
-@contextlib.contextmanager
-def manager(pen: Pen) -> Iterator[RunningDirector]:
-    """One with a goal that waits, since its agent does not run, and two that are over."""
-    director = RunningDirector(pen, "lead")
-    director.file.write_text(json.dumps({"type": "claude", "port": pen.free_port()}))
-    Hub(pen.home).do(admit_director("lead", make_token(pen.home, "lead")))
-    goals = Goals(open={OPEN.id: OPEN}, history=(FAILED, DONE))
-    memory = json.dumps({"memory": goals.model_dump(mode="json")})
-    write_atomically(directory_of(pen.home, "lead") / FILE, memory)
-    directors._supervisable(pen.home, "lead").start()
-    try:
-        yield director
-    finally:
-        assert director.cli("director", "stop", "lead").code == 0
-
-
 @pytest.mark.storm
 def test_d5_a_goal_is_shown_ended_and_waited_for_by_its_id(pen: Pen) -> None:
-    with manager(pen) as director:
+    with made_manager(pen) as director:
 
         def goal(*words: str) -> Ran:
             return director.cli("director", "goal", "lead", *words)
@@ -94,7 +64,7 @@ def test_d5_a_goal_is_shown_ended_and_waited_for_by_its_id(pen: Pen) -> None:
 def test_d5_who_gives_a_goal_is_told_how_to_wait_for_it_and_in_plain_words_what_is_none(
     pen: Pen,
 ) -> None:
-    with manager(pen) as director:
+    with made_manager(pen) as director:
         ran = director.cli("director", "task", "lead", "Write a greeting")
         id = ran.out.split()[0]
         assert ran.out == f"{id} · lead leads · bullpen director goal lead {id} --wait\n"

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from bullpen.cli.directors import find_running
 from bullpen.home.paths import HUB
 from bullpen.hub.agents.tokens import hash_of, new_token
-from tests.directors.running import made_scheduler
+from tests.directors.running import made_manager, made_scheduler
 from tests.hub.http.http import ask
 from tests.processes import kill
 from tests.waiting import wait_until
@@ -81,6 +81,60 @@ def test_v4_a_schedule_is_run_by_its_button() -> None:
         row.get_by_role("button", name="Run now: tidy").click()
         expect(page.locator(".toast")).to_contain_text("tidy runs")
         expect(row).to_contain_text("no agent was free")
+
+
+@pytest.mark.slow
+def test_d5_v3_a_goal_is_given_listed_and_ended_in_the_page_and_its_report_is_read() -> None:
+    with (
+        made_scene() as scene,
+        made_view(scene) as view,
+        made_manager(scene.pen) as director,
+        view.page() as page,
+    ):
+        page.goto("/directors/lead")
+        page.get_by_label("What is to be reached").fill("Ship <b>it</b>")
+        page.get_by_role("button", name="Give the goal").click()
+        expect(page.locator(".toast")).to_contain_text("lead leads others")
+        held = page.locator("[aria-label='Holds now'] .row")
+        expect(held).to_have_count(2)
+        expect(held.nth(1)).to_contain_text("Ship <b>it</b> queued")
+        (goal,) = [one for one in director.ask("GET", "/tasks")["tasks"] if "Ship" in one["goal"]]
+        page.get_by_role("button", name="End: Ship").click()
+        wait_until(lambda: director.ask("GET", f"/task/{goal['id']}")["state"] != "queued")
+        expect(held.filter(has_text="Ship").get_by_role("button")).to_have_count(0)
+        over = page.locator("[aria-label='Over'] .row")
+        expect(over.filter(has_text="Fly")).to_contain_text("Fly failed: no wings")
+        done = over.filter(has_text="Greet")
+        done.get_by_text("Report").click()
+        expect(done).to_contain_text("Hello\nthere")
+
+
+@pytest.mark.slow
+def test_v3_a_goal_goes_to_a_director_of_this_home_alone_and_only_once(served: RunningView) -> None:
+    with made_manager(served.pen) as director:
+
+        def give(name: str, **body: Any) -> tuple[int, dict[str, Any]]:
+            answer = served.ask("POST", f"/api/directors/{name}/goals", body)
+            return answer.status, answer.json
+
+        wait_until(lambda: served.ask("GET", "/api/directors").json[0]["says"] is not None)
+        key = "0" * 32
+        (status, taken), again = (give("lead", prompt="x", request=key) for _ in range(2))
+        assert (status, again) == (202, (202, taken))
+        over = {row["id"] for row in served.ask("GET", "/api/directors").json[0]["says"]["over"]}
+        assert over == {"g-failed", "g-done"}
+        assert give("lead", prompt=1)[0] == give("lead", prompt=" ")[0] == 400
+        assert give("nobody", prompt="x")[0] == 404
+        assert give("..%2F..%2Fshutdown%3F", prompt="x")[0] in (404, 405)
+        cancel = f"/api/directors/lead/goals/{taken['task_id']}/cancel"
+        assert served.ask("POST", cancel).status == 202
+        assert (
+            served.ask("POST", "/api/directors/lead/goals/..%2F..%2Fshutdown/cancel").status >= 400
+        )
+        kill(director.pid)
+        assert give("lead", prompt="x")[0] == 503
+        wait_until(lambda: find_running(served.pen.home, "lead") is not None)
+    (served.pen.home.directors / "lead.yaml").unlink()
 
 
 @pytest.mark.storm

@@ -125,9 +125,10 @@ def list_agents() -> Call[DirectorAgents]:
 # ── of type claude ──
 
 
-def give_goal(prompt: str) -> Call[Taken]:
-    """On disk when it is answered; the same value twice is one goal."""
-    body = {"prompt": prompt, "request": uuid.uuid4().hex}
+def give_goal(prompt: str, request: str | None = None) -> Call[Taken]:
+    """On disk when it is answered; the same `request` twice is one goal, and so is the same
+    value."""
+    body = {"prompt": prompt, "request": request or uuid.uuid4().hex}
     return Call("POST", path("task"), body=body, again=True, read=Taken.model_validate_json)
 
 

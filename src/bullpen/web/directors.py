@@ -23,6 +23,7 @@ T = TypeVar("T")
 MOST = 100  # of whatever a director lists
 LOG_ENTRIES = 30
 NEXT_RUNS = 5
+LAST = 10  # of what is over
 SHOWN = ("name", "cron", "timezone", "last", "running")  # of an entry of a schedule
 
 
@@ -40,6 +41,18 @@ class Directors:
 
     async def run_entry(self, name: str, entry: str) -> dict[str, Any]:
         """Run that entry of that scheduler now: the occurrence's id."""
+        return (await self._ask(name, calls.run_entry(entry))).as_told()
+
+    async def give_goal(self, name: str, prompt: str, request: str | None) -> dict[str, Any]:
+        """Have that manager lead others to it: the goal's id."""
+        return (await self._ask(name, calls.give_goal(prompt, request))).model_dump()
+
+    async def cancel_goal(self, name: str, id: str) -> dict[str, Any]:
+        """End a goal; one that is over stays as it is."""
+        return (await self._ask(name, calls.cancel_goal(id))).as_told()
+
+    async def _ask(self, name: str, call: Call[T]) -> T:
+        """At the director's own socket; only of one that the hub knows."""
         shown = await self._hub.do(list_directors())
         director = next((one for one in shown if one.name == name), None)
         if director is None:
@@ -49,7 +62,7 @@ class Directors:
             raise BullpenError(f"{name} does not run", hint=hint, kind=Kind.UNAVAILABLE)
         socket = self._home.component_socket(director.pid)
         try:
-            return (await asyncio.to_thread(ask.do, socket, calls.run_entry(entry))).as_told()
+            return await asyncio.to_thread(ask.do, socket, call)
         except ask.NoAnswerError as error:
             raise BullpenError(f"{name} does not answer", kind=Kind.UNAVAILABLE) from error
 
@@ -68,7 +81,7 @@ def own_words(socket: Path) -> dict[str, Any] | None:
     except (ask.NoAnswerError, BullpenError):
         return None
     work, agents = _find(socket, calls.list_tasks()), _find(socket, calls.list_agents())
-    schedule = _find(socket, calls.get_schedule())
+    schedule, history = _find(socket, calls.get_schedule()), _find(socket, calls.list_history())
     entries = schedule.schedule if schedule else ()
     runs = sorted((at, one.name) for one in entries for at in one.next_runs)
     shown = [one.as_told() for one in entries[:MOST]]
@@ -82,6 +95,7 @@ def own_words(socket: Path) -> dict[str, Any] | None:
         "agents": [one.as_told() for one in agents.agents[:MOST]] if agents else [],
         "last_poll": agents.last_poll if agents else None,
         "schedule": [{key: one.get(key) for key in SHOWN} for one in shown],
+        "over": [one.model_dump(mode="json") for one in history.items[:LAST]] if history else [],
         "next_runs": [{"at": at, "name": name} for at, name in runs[:NEXT_RUNS]],
     }
 

@@ -39,6 +39,8 @@ from bullpen.web.terminal import PageTerminal
 Handler = Callable[[Request], Awaitable[Response]]
 
 RUN_ENTRY = "/api/directors/{name}/schedule/{entry}/run"
+GIVE_GOAL = "/api/directors/{name}/goals"
+CANCEL_GOAL = "/api/directors/{name}/goals/{id}/cancel"
 
 
 class ViewRoutes:
@@ -66,6 +68,8 @@ class ViewRoutes:
                 Route("/api/start", self._get_first_load),
                 Route("/api/directors", self._list_directors),
                 Route(RUN_ENTRY, self._run_entry, methods=["POST"]),
+                Route(GIVE_GOAL, self._give_goal, methods=["POST"]),
+                Route(CANCEL_GOAL, self._cancel_goal, methods=["POST"]),
                 Route("/api/discovered", self._list_discovered),
                 Route("/api/task", self._give_task, methods=["POST"]),
                 Route("/api/task/{id}", self._get_task),
@@ -151,6 +155,18 @@ class ViewRoutes:
     async def _run_entry(self, request: Request) -> Response:
         parts = request.path_params
         return JSONResponse(await self._directors.run_entry(parts["name"], parts["entry"]), 202)
+
+    async def _give_goal(self, request: Request) -> Response:
+        fields = await _body(request)
+        prompt, key = fields.get("prompt"), fields.get("request")
+        if not (isinstance(prompt, str) and (key is None or isinstance(key, str))):
+            raise BullpenError("a goal has a prompt, and a request that names it once")
+        name = request.path_params["name"]
+        return JSONResponse(await self._directors.give_goal(name, prompt, key), 202)
+
+    async def _cancel_goal(self, request: Request) -> Response:
+        parts = request.path_params
+        return JSONResponse(await self._directors.cancel_goal(parts["name"], parts["id"]), 202)
 
     async def _list_discovered(self, _: Request) -> Response:
         return JSONResponse(await self._discovered.look())

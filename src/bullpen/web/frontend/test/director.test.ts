@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { directorDetail, directorLook, isNotable, lastLook, lastRun } from '../src/model/director.ts'
+import { directorDetail, directorLook, isNotable, lastLook, lastRun, overLook, taskTitle } from '../src/model/director.ts'
 import type { Director, ScheduledEntry } from '../src/model/nouns.ts'
 
 const entry: ScheduledEntry = { name: 'tidy', cron: '@daily', timezone: 'UTC', last: null, running: [] }
@@ -20,6 +20,13 @@ test('the last run of an entry', () => {
     assert.equal(lastRun({ ...entry, ...change }), text)
     assert.equal(lastLook({ ...entry, ...change }), look)
   }
+})
+
+test('what is over, and what a goal is called', () => {
+  const row = { id: 'g-1', state: 'completed', task_id: 't', completed_at: 1, reason: '' }
+  const looks = ['completed', 'failed', 'given up', 'left to pat'].map(state => overLook({ ...row, state }))
+  assert.deepEqual(looks, ['done', 'bad', 'bad', 'idle'])
+  assert.equal(taskTitle({ ...row, goal: 'ship it' }), 'ship it')
 })
 
 const stopped: Director = {

@@ -1,5 +1,5 @@
 // How a director stands, in the words of a person. Pure.
-import type { Director, ScheduledEntry } from './nouns.ts'
+import type { Director, OverRow, ScheduledEntry } from './nouns.ts'
 import type { Look } from './states.ts'
 import { many, span } from './text.ts'
 
@@ -47,9 +47,15 @@ export function lastLook({ last, running }: ScheduledEntry): Look {
 
 /** What one of its tasks is called: types of directors say it by different names. */
 export function taskTitle(task: Record<string, unknown>): string {
-  const { issue, title, name, id } = task
-  const words = [typeof issue === 'number' ? `#${issue}` : '', title ?? name ?? id]
+  const { issue, title, name, goal, id } = task
+  const words = [typeof issue === 'number' ? `#${issue}` : '', title ?? name ?? goal ?? id]
   return words.filter(word => typeof word === 'string' && word).join(' ') || 'a task'
+}
+
+/** How something that is over looks. */
+export function overLook({ state }: OverRow): Look {
+  if (['failed', 'given up', 'rejected'].includes(state)) return 'bad'
+  return ['completed', 'merged', 'approved', 'pull opened', 'no change'].includes(state) ? 'done' : 'idle'
 }
 
 /** An address that a browser may be sent to; of others only the text is shown. */

@@ -216,8 +216,20 @@ export interface Director {
     agents: Record<string, unknown>[]
     last_poll: number | null
     next_runs: { at: number; name: string }[]
+    over: OverRow[]
     schedule: ScheduledEntry[]
   } | null
+}
+
+/** Something of a director's that is over; types of directors add keys of their own. */
+export interface OverRow {
+  id: string
+  state: string
+  task_id: string
+  completed_at: number
+  reason: string
+  report?: string
+  [key: string]: unknown
 }
 
 export interface HubEvent {

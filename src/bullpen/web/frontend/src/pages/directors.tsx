@@ -1,17 +1,18 @@
 // Directors: what brings work in by itself, how each stands, what it holds, what comes next.
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import { directorLook, directorState, lastLook, lastRun, taskTitle, webAddress } from '../model/director.ts'
-import type { Director, JournalEntry, ScheduledEntry, Trouble } from '../model/nouns.ts'
+import { directorLook, directorState, lastLook, lastRun, overLook, taskTitle, webAddress } from '../model/director.ts'
+import type { Director, JournalEntry, OverRow, ScheduledEntry, Trouble } from '../model/nouns.ts'
 import type { Look } from '../model/states.ts'
 import { clock, literal, many, span } from '../model/text.ts'
-import { path, post } from '../live/http.ts'
+import { fresh, path, post } from '../live/http.ts'
 import { useWorld } from '../live/store.ts'
 import { DirectorRow, useDirectors } from '../parts/directors.tsx'
 import { Icon, StateIcon } from '../parts/icons.tsx'
 import { Ago, Empty, Literal, Problem } from '../parts/text.tsx'
 import { say, sayRefused } from '../parts/toasts.tsx'
 
+const GOALS = 'claude'  // the type of directors that takes them
 const LEVELS: Record<string, Look> = { error: 'bad', warn: 'wait' }
 
 export function Directors({ name }: { name: string | null }) {
@@ -61,8 +62,12 @@ function One({ director, isNamed, onChange }: { director: Director; isNamed: boo
       {says && (
         <Part title="Holds now" count={says.tasks.length}>
           {says.tasks.length === 0 && <Empty title="Nothing" />}
-          {says.tasks.map((task, at) => <TaskLine key={at} task={task} />)}
+          {says.tasks.map((task, at) => <TaskLine key={at} director={says.type === GOALS ? name : ''} task={task} onEnd={onChange} />)}
         </Part>
+      )}
+      {says?.type === GOALS && <GoalForm director={name} onGiven={onChange} />}
+      {says && says.schedule.length === 0 && says.over.length > 0 && (
+        <Part title="Over" count={null}>{says.over.map(row => <Over key={row.id} row={row} />)}</Part>
       )}
       {says && says.next_runs.length > 0 && (
         <Part title="Next runs" count={null}>
@@ -130,8 +135,76 @@ function Scheduled({ director, entry, onRun }: { director: string; entry: Schedu
   )
 }
 
-function TaskLine({ task }: { task: Record<string, unknown> }) {
-  const { task_id: id, pull, since, created_at: created } = task
+/** A goal: an agent leads others to it. */
+function GoalForm({ director, onGiven }: { director: string; onGiven: () => void }) {
+  const [prompt, setPrompt] = useState('')
+  const [request, setRequest] = useState(fresh)
+  const [error, setError] = useState<unknown>(null)
+  const [isSent, setSent] = useState(false)
+  const isLive = useWorld(world => world.link.is === 'live')
+  const give = async () => {
+    setSent(true)
+    setError(null)
+    try {
+      await post(`/directors${path(director)}/goals`, { prompt, request })
+      setPrompt('')
+      setRequest(fresh())
+      say(`${director} leads others to it as soon as it can`)
+      onGiven()
+    } catch (failure) {
+      setError(failure)
+    } finally {
+      setSent(false)
+    }
+  }
+  return (
+    <section class="card" aria-label="New goal">
+      <header><h2>New goal</h2></header>
+      <form class="pad stack" onSubmit={event => { event.preventDefault(); void give() }}>
+        <label><span>What is to be reached, and how one sees that it is</span><textarea required rows={4} value={prompt} onInput={event => setPrompt(event.currentTarget.value)}
+          onKeyDown={event => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey) && prompt.trim() && isLive && !isSent) void give() }} /></label>
+        {error !== null && <Problem error={error} />}
+        <div class="acts"><button class="btn main" disabled={!isLive || isSent || !prompt.trim()}>{isSent ? 'Giving…' : 'Give the goal'}</button></div>
+      </form>
+    </section>
+  )
+}
+
+function Over({ row }: { row: OverRow }) {
+  const look = overLook(row)
+  const words = [row.state, row.reason].filter(Boolean).join(': ')
+  return (
+    <div class="row tall">
+      <span class={`state ${look}`}><StateIcon look={look} /></span>
+      <span class="anywhere">
+        <b><Literal text={taskTitle(row)} /></b> <span class="what"><Literal text={words} /></span>
+        {row.report && <details><summary>Report</summary><p class="said"><Literal text={row.report} /></p></details>}
+      </span>
+      <span class="fig">{row.task_id && <a href={`/tasks${path(row.task_id)}`}>task</a>} {row.completed_at > 0 && <Ago at={row.completed_at} />}</span>
+    </div>
+  )
+}
+
+function EndGoal({ director, id, title, onEnd }: { director: string; id: string; title: string; onEnd: () => void }) {
+  const [isAsking, setAsking] = useState(false)
+  const isLive = useWorld(world => world.link.is === 'live')
+  const end = async () => {
+    setAsking(true)
+    try {
+      await post(`/directors${path(director)}/goals${path(id)}/cancel`)
+      onEnd()
+    } catch (error) {
+      sayRefused(error)
+    } finally {
+      setAsking(false)
+    }
+  }
+  return <button class="btn" disabled={!isLive || isAsking} aria-label={`End: ${literal(title)}`} onClick={() => void end()}>End</button>
+}
+
+/** Of a goal's `director` it can be ended. */
+function TaskLine({ director, task, onEnd }: { director: string; task: Record<string, unknown>; onEnd: () => void }) {
+  const { id: own, task_id: id, pull, since, created_at: created } = task
   const state = String(task['stage'] ?? task['state'] ?? '')
   const at = typeof since === 'number' ? since : typeof created === 'number' ? created : null
   const address = webAddress(pull)
@@ -139,7 +212,7 @@ function TaskLine({ task }: { task: Record<string, unknown> }) {
     <div class="row tall">
       <span class="state idle"><StateIcon look={id ? 'work' : 'wait'} /></span>
       <span class="anywhere"><b><Literal text={taskTitle(task)} /></b> <span class="what"><Literal text={state} /></span>{address && <> · <a href={address} target="_blank" rel="noreferrer noopener">pull request</a></>}</span>
-      <span class="fig">{typeof id === 'string' && id && <a href={`/tasks${path(id)}`}>task</a>} {at !== null && <Ago at={at} />}</span>
+      <span class="fig">{typeof id === 'string' && id && <a href={`/tasks${path(id)}`}>task</a>} {at !== null && <Ago at={at} />} {director && typeof own === 'string' && state !== 'cancelling' && <EndGoal director={director} id={own} title={taskTitle(task)} onEnd={onEnd} />}</span>
     </div>
   )
 }
