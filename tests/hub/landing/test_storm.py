@@ -10,6 +10,7 @@ import pytest
 
 from bullpen.hot import wire
 from tests.hub.landing.yard import Yard, made_yard
+from tests.processes import alive
 from tests.waiting import wait_until
 from tests.worktrees.landing.works import status
 from tests.worktrees.repos import TESS, commit, git
@@ -54,12 +55,11 @@ class Person(threading.Thread):
 def storm(yard: Yard, count: int, kills: int) -> None:
     pen, repo = yard.pen, yard.repo
     names = [f"a{number}" for number in range(count)]
-    created = pen.cli("worktree", "create", *names, cwd=repo, seconds=300)
-    assert created.code == 0, created
     for number, name in enumerate(names):
         # Every fifth conflicts with the one before it.
         file = "file0.txt" if number % 5 in (3, 4) else f"{name}.txt"
-        commit(yard.tree(name), file, f"{name}\n", f"Work of {name}")
+        commit(yard.agent(name), file, f"{name}\n", f"Work of {name}")
+    programs = [pen.program(name) for name in names]
     (repo / "file1.txt").write_text("in progress\n")
     person = Person(repo, 30)
     person.start()
@@ -84,7 +84,9 @@ def storm(yard: Yard, count: int, kills: int) -> None:
         else:
             assert found[name] == "came_back", name
             assert f"Work of {name}" not in subjects
+            assert any("file0.txt" in text for text in yard.messages(name)), "its author is told"
     assert [name for name in names if found[name] == "landed"]
+    assert all(map(alive, programs))
     assert all(subjects.count(subject) == 1 for subject in person.commits)
     assert (repo / "file1.txt").read_text() == "in progress\n"
     changed = {line[3:] for line in status(repo).splitlines()}
