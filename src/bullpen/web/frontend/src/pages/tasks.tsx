@@ -39,7 +39,7 @@ function Form() {
   const projects = useFetched<Project[]>('/projects')
   const takers = Object.values(agents).filter(agent => agent.kind === 'headless' && agent.running)
   const free = takers.filter(isFree)
-  const [fields, setFields] = useState({ agent: '', prompt: '', project: '', workdir: '', session_id: '', minutes: '', model: '', keep_open: false })
+  const [fields, setFields] = useState({ agent: '', prompt: '', project: '', workdir: '', repo: '', worktree: '', session_id: '', minutes: '', model: '', keep_open: false })
   const [request, setRequest] = useState(fresh)
   const [error, setError] = useState<unknown>(null)
   const [isSent, setSent] = useState(false)
@@ -53,6 +53,7 @@ function Form() {
     const body = {
       prompt: fields.prompt, request, keep_open: fields.keep_open,
       ...(fields.project ? { project: fields.project } : {}), ...(fields.workdir ? { workdir: fields.workdir } : {}),
+      ...(fields.repo ? { repo: fields.repo, ...(fields.worktree ? { worktree: fields.worktree } : {}) } : {}),
       ...(fields.session_id ? { session_id: fields.session_id } : {}), ...(fields.model ? { model: fields.model } : {}),
       ...(fields.minutes ? { timeout_seconds: Number(fields.minutes) * 60 } : {}),
     }
@@ -90,6 +91,8 @@ function Form() {
               <label><span>Project</span><select value={fields.project} onChange={event => set({ project: event.currentTarget.value })}><option value="">None</option>{projects.value.filter(one => !one.error).map(one => <option key={one.name}>{one.name}</option>)}</select></label>
             )}
             <label><span>Directory</span><input value={fields.workdir} placeholder="of the agent" onInput={event => set({ workdir: event.currentTarget.value })} /></label>
+            <label><span>Repository</span><input value={fields.repo} placeholder="a path, or an address to clone" onInput={event => set({ repo: event.currentTarget.value })} /></label>
+            {fields.repo && <label><span>Branch of its worktree</span><input value={fields.worktree} placeholder="a new one, or one that is there" onInput={event => set({ worktree: event.currentTarget.value })} /></label>}
             <label><span>Session to go on with</span><input value={fields.session_id} placeholder="a new one" onInput={event => set({ session_id: event.currentTarget.value })} /></label>
             <label><span>Time-out in minutes</span><input type="number" min="1" max="10080" value={fields.minutes} placeholder="as its role says" onInput={event => set({ minutes: event.currentTarget.value })} /></label>
             <label><span>Model</span><input value={fields.model} placeholder="as its role says" onInput={event => set({ model: event.currentTarget.value })} /></label>

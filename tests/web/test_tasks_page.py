@@ -1,0 +1,43 @@
+"""Tasks in a real browser: where they work, what becomes of them, what a person does (V5)."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.web.page import made_view
+from tests.web.scene import made_scene
+
+pytestmark = pytest.mark.slow
+
+
+def give(page: Page, prompt: str) -> None:
+    page.get_by_role("textbox", name="Prompt").fill(prompt)
+    page.get_by_role("button", name="Give the task").click()
+
+
+def test_v5_a_task_works_in_a_branch_of_a_repository_and_refusals_are_shown_as_they_are() -> None:
+    with made_scene() as scene:
+        scene.taker("tom")
+        client = scene.pen.client()
+        with made_view(scene) as view, view.page(errors=("400", "404", "422")) as page:
+            page.goto("/tasks")
+            page.get_by_role("button", name="More").click()
+            problem = page.get_by_role("alert")
+            for repository, branch in (("/nowhere", "fix"), (str(scene.repository), "")):
+                page.get_by_label("Repository").fill(repository)
+                page.get_by_label("Branch of its worktree").fill(branch)
+                give(page, "Look around")
+                words = {"worktree": branch} if branch else {}
+                body = {"prompt": "Look around", "repo": repository, **words}
+                status, answer = scene.pen.ask("POST", "/tasks", body)
+                assert status >= 400
+                expect(problem).to_contain_text(answer["message"])
+            page.get_by_label("Branch of its worktree").fill("fix")
+            give(page, "Look around [[say It is a shop.]]")
+            expect(page.get_by_role("log", name="progress")).to_contain_text("It is a shop.")
+            expect(page.locator("section[aria-label^='task t-'] .state")).to_contain_text(
+                "completed"
+            )
+            (task,) = client.get("history")["items"]
+            whole = client.get("task", task["task_id"])
+            assert whole["directory"] == str(scene.pen.home.root / "worktrees" / "fix")
+            assert scene.git("branch", "--list", "fix").strip()
