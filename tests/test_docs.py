@@ -81,6 +81,7 @@ def test_few_commands_are_not_run_and_each_says_why() -> None:
         "bullpen auth claude",
         "bullpen auth set github-token < FILE",
         "bullpen director start robo",
+        "bullpen director start robo --dry-run",
     }
     assert all(len(shown.not_run) > 10 for shown in left)
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.commands import Ran
 from tests.hub.pen import Pen, made_pen
+from tests.listing import read_files
 
 pytestmark = pytest.mark.slow
 
@@ -75,3 +76,13 @@ def test_d1_runs_within_days_are_bounded_and_a_note_says_so(pen: Pen) -> None:
     assert few.err.startswith("note: there are more: the first 3, ")
     whole = next_runs(pen, {"one": "*/2 * * * *"}, "--days", "1")
     assert (len(whole.out.splitlines()), whole.err) == (720, "")
+
+
+def test_d1_a_dry_run_of_a_scheduler_says_what_it_would_do_and_writes_nothing(pen: Pen) -> None:
+    next_runs(pen, {"tidy": "@daily"})
+    before = read_files(pen.root)
+    ran = pen.cli("director", "start", "nightly", "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+    assert "accounts for what has become due" in ran.out
+    assert ran.out.endswith("nothing was done\n")
+    assert read_files(pen.root) == before

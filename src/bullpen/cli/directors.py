@@ -4,6 +4,7 @@ A director is started with a token of its own: made here, its hash told to the h
 its socket in the home.
 """
 
+import asyncio
 import contextlib
 import os
 import time
@@ -85,8 +86,7 @@ def complete_directors(_ctx: click.Context, _param: click.Parameter, incomplete:
 
 def start_director(home: Home, name: str) -> int | None:
     """Start it, unless it runs: its pid; None: it ran."""
-    if os.environ.get("BULLPEN_ACTOR"):
-        raise BullpenError("an agent may not start a director", kind=Kind.DENIED)
+    _refuse_agent()
     _, config = configs.load_director(home, name)
     supervisable = _supervisable(home, name)
     with supervisable.alone():  # each start makes a token of its own, and who fails revokes it
@@ -106,6 +106,39 @@ def start_director(home: Home, name: str) -> int | None:
             if not _lives(home, name):
                 _revoke(home, name)
             raise
+
+
+@dataclass(frozen=True)
+class WouldDo:
+    """One thing that a director would do now; `waits`: why not yet."""
+
+    about: str
+    what: str
+    waits: str | None
+
+    def text(self) -> str:
+        line = " ".join(f"{self.about}: {self.what}".split())
+        return f"{line} (not yet: {self.waits})" if self.waits else line
+
+
+def look_ahead(home: Home, name: str) -> list[WouldDo]:
+    """What it would do now if it ran, in order. Reads only: here, at the hub, and at a forge."""
+    _refuse_agent()
+    kind, config = configs.load_director(home, name)
+    ahead = []
+    if (leading := config.leading_agent(name)) is not None:
+        agent, role = leading
+        ahead.append(WouldDo(agent, f"is started with role {role}, unless it runs", None))
+    for one in asyncio.run(kind(home, name, config).look_ahead()):
+        begun = "finds out what became of this, and else: " if one.is_begun else ""
+        what = f"{begun}{one.action.words}"
+        ahead.append(WouldDo(one.action.subject, what, one.waits or None))
+    return ahead
+
+
+def _refuse_agent() -> None:
+    if os.environ.get("BULLPEN_ACTOR"):
+        raise BullpenError("an agent may not start a director", kind=Kind.DENIED)
 
 
 def _start_leading_agent(hub: Hub, leading: tuple[str, str] | None) -> None:

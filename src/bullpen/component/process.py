@@ -6,6 +6,7 @@ which they stand here. Knows nothing of ports, routes of others, or the hub.
 
 import logging
 from collections.abc import Sequence
+from functools import cached_property
 from typing import ClassVar, Literal
 
 from starlette.routing import BaseRoute
@@ -32,8 +33,12 @@ class ComponentProcess:
         self.home = home
         self.name = name
         self.config = config
-        self.home_id = home.id
         self.life = Life(Journal(logging.getLogger("bullpen.component")))
+
+    @cached_property
+    def home_id(self) -> str:
+        """The home's. Written there, when somebody needs it for the first time."""
+        return self.home.id
 
     @property
     def hub_token(self) -> str:

@@ -21,9 +21,9 @@ from bullpen.component.process import ComponentProcess
 from bullpen.directors import memory
 from bullpen.directors.config import DirectorConfig
 from bullpen.directors.history import HistoryRow, page_of
-from bullpen.directors.loop import WHOLE, Loop, Rules, checkpoint_type
+from bullpen.directors.loop import WHOLE, Ahead, Loop, Rules, checkpoint_type
 from bullpen.directors.memory import Action, MemoryFile
-from bullpen.directors.token import load_token
+from bullpen.directors.token import load_token, token_file
 from bullpen.home.paths import Home
 from bullpen.home.settings import Discovery
 from bullpen.model.component import Level
@@ -47,6 +47,7 @@ class Director(ComponentProcess, Generic[S, M, A, O]):
     config: DirectorConfig
     loop: Loop[S, M, A, O]
     hub: AsyncHub
+    is_looking_ahead = False  # it does nothing, and need not have a token
 
     def __init__(self, home: Home, name: str, config: ComponentConfig) -> None:
         super().__init__(home, name, config)
@@ -78,18 +79,30 @@ class Director(ComponentProcess, Generic[S, M, A, O]):
 
     @property
     def hub_token(self) -> str:
+        if self.is_looking_ahead and not token_file(self.home, self.name).exists():
+            return ""
         return load_token(self.home, self.name)
 
     def discovery(self, settings: Discovery) -> Discovery:
         return self.config.discovery or settings
 
     def listen(self) -> None:
-        directory = self.directory
-        self._held.enter_context(memory.locked(directory))
+        self._held.enter_context(memory.locked(self.directory))
+        self._make_loop()
+
+    def _make_loop(self) -> None:
         self.hub = AsyncHub(self.home, token=self.hub_token, start=False)
         rules = self.make_rules()
-        file: MemoryFile[M, A] = MemoryFile(directory / memory.FILE, checkpoint_type(rules))
+        file: MemoryFile[M, A] = MemoryFile(self.directory / memory.FILE, checkpoint_type(rules))
         self.loop = Loop(rules, file, tell=self._tell)
+
+    async def look_ahead(self) -> list[Ahead[A]]:
+        """What it would do now, instead of doing it: with reads alone, by who has no token (then
+        as the owner) and no lock. Writes nothing, anywhere."""
+        self.is_looking_ahead = True
+        self._make_loop()
+        async with self.hub:
+            return await self.loop.look_ahead()
 
     @property
     def directory(self) -> Path:

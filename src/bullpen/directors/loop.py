@@ -19,6 +19,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from bullpen.directors.failures import GIVE_UP_AFTER, LimitError, Trouble, Verdict, judge
@@ -72,6 +73,16 @@ class Rules(Protocol[S, M, A, O]):
 
 
 Tell = Callable[[Level, str, dict[str, object]], None]
+
+
+@dataclass(frozen=True)
+class Ahead(Generic[A]):
+    """An action that a round would carry out; `waits`: why not yet. `is_begun`: an earlier process
+    may have done it already, and what came of it is found out first."""
+
+    action: A
+    waits: str
+    is_begun: bool
 
 
 class Loop(Generic[S, M, A, O]):
@@ -154,6 +165,28 @@ class Loop(Generic[S, M, A, O]):
         except Exception as error:  # noqa: BLE001 - the boundary of a director: what fails is tried again
             await self._stumble(WHOLE, error)
             return 0
+
+    async def look_ahead(self) -> list[Ahead[A]]:
+        """What `step` would do now, in order, and what it would leave for later: reads only, and
+        changes nothing. What was begun comes first; what comes of it may change the rest."""
+        now = self._now()
+        begun = list(self._checkpoint.intents.values())
+        snapshot = await self.rules.observe(self.memory)
+        planned = self.rules.plan(snapshot, self.memory)
+        actions = [*begun, *(each for each in planned if each not in begun)]
+        subjects = [each.subject for each in begun]
+        return [
+            Ahead(action, self._waits(action, now), is_begun=number < len(begun))
+            for number, action in enumerate(actions)
+            if number < len(begun) or action.subject not in subjects
+        ]
+
+    def _waits(self, action: A, now: float) -> str:
+        """Why it is left for later; empty: it is not."""
+        whole, own = self.troubles.get(WHOLE), self.troubles.get(action.subject)
+        if whole is not None and whole.is_limit and whole.blocks(now):
+            return whole.reason
+        return own.reason if own is not None and own.blocks(now) else ""
 
     async def _round(self) -> int:
         if not self._is_saved:

@@ -33,6 +33,11 @@ class Action(Value):
     subject: str
     is_deed: ClassVar[bool] = True  # False: it changes nothing, so there is nothing to find out
 
+    @property
+    def words(self) -> str:
+        """What it does, for a person who is asked beforehand. The subject stands before it."""
+        return self.key
+
 
 M = TypeVar("M", bound=Value)
 A = TypeVar("A", bound=Action)

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 
 import click
 
@@ -58,10 +59,27 @@ def init(type: str, name: str | None, as_json: bool) -> None:
 
 @command.command()
 @name_argument
+@click.option("--dry-run", is_flag=True, help="Say what it would do first, and do nothing.")
 @output.json_option
-def start(name: str, as_json: bool) -> None:
-    """Start a director, unless it runs."""
+def start(name: str, dry_run: bool, as_json: bool) -> None:
+    """Start a director, unless it runs.
+
+    With --dry-run it looks once at what it works on, reads only, and prints what it would do now.
+    Nothing is started, written or asked for; also of one that runs already.
+    """
+    if dry_run:
+        _write_ahead(directors.look_ahead(current_home(), name), as_json)
+        return
     _started(name, directors.start_director(current_home(), name), as_json)
+
+
+def _write_ahead(ahead: Sequence[directors.WouldDo], as_json: bool) -> None:
+    if as_json:
+        output.write_json({"would": [vars(one) for one in ahead]})
+        return
+    for one in ahead:
+        output.write(output.printable(one.text()))
+    output.write("nothing was done" if ahead else "it would do nothing now; nothing was done")
 
 
 @command.command()

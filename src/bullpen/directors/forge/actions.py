@@ -13,6 +13,16 @@ from bullpen.directors.forge.nouns import Check, Comment
 from bullpen.directors.forge.work import Purpose, Reaction, Work
 from bullpen.directors.memory import Action
 
+NEW_LINE = "\n"
+PURPOSES: dict[Purpose, str] = {
+    "work": "the issue",
+    "review": "to look at its own work",
+    "comment": "what was commented",
+    "ci_failed": "the red checks",
+    "changes_requested": "what reviewers ask for",
+    "conflict": "the conflict with the default branch",
+}
+
 
 class Freeze(Action):
     """Keep an issue's text. Touches nothing outside of the memory."""
@@ -20,12 +30,20 @@ class Freeze(Action):
     kind: Literal["freeze"] = "freeze"
     work: Work
 
+    @property
+    def words(self) -> str:
+        return f'takes it on: "{self.work.title}", by {self.work.author}'
+
 
 class Claim(Action):
     """Assign it, react, and say so."""
 
     kind: Literal["claim"] = "claim"
     number: int
+
+    @property
+    def words(self) -> str:
+        return "assigns it to itself, reacts with 👀, and comments that it works on it"
 
 
 class GiveTask(Action):
@@ -44,6 +62,10 @@ class GiveTask(Action):
     report: str = ""
     fault: str = ""
 
+    @property
+    def words(self) -> str:
+        return f"gives an agent a task: {PURPOSES[self.purpose]}"
+
 
 class Collect(Action):
     """Take over what a task that is over has brought."""
@@ -52,6 +74,10 @@ class Collect(Action):
     number: int
     purpose: Purpose
     task_id: str
+
+    @property
+    def words(self) -> str:
+        return f"takes over what task {self.task_id} has brought"
 
 
 class Push(Action):
@@ -65,6 +91,10 @@ class Push(Action):
     is_draft: bool
     pull: int = 0
 
+    @property
+    def words(self) -> str:
+        return f"pushes {self.commit[:12]}, its branch"
+
 
 class OpenPull(Action):
     """Ask for the branch to be taken."""
@@ -75,6 +105,11 @@ class OpenPull(Action):
     body: str
     is_draft: bool
 
+    @property
+    def words(self) -> str:
+        draft = "as a draft " if self.is_draft else ""
+        return f'proposes its branch {draft}as "{self.title}"'
+
 
 class Inspect(Action):
     """Read what red checks have to say. Changes nothing."""
@@ -83,6 +118,10 @@ class Inspect(Action):
     number: int
     fault: str
     checks: tuple[Check, ...]
+
+    @property
+    def words(self) -> str:
+        return f"reads the logs of {', '.join(check.name for check in self.checks)}"
 
 
 class Say(Action):
@@ -98,6 +137,11 @@ class Say(Action):
     fault: str = ""
     is_left: bool = False
 
+    @property
+    def words(self) -> str:
+        where = f"at its proposal {self.at}" if self.of_pull else "at it"
+        return f"comments {where}: {self.text.partition(NEW_LINE)[0]}"
+
 
 class Escalate(Action):
     """Ask a person in the inbox what to do about a fault."""
@@ -109,6 +153,10 @@ class Escalate(Action):
     what: str
     about: dict[str, str]
 
+    @property
+    def words(self) -> str:
+        return f"asks you in the inbox: {self.what}"
+
 
 class Heed(Action):
     """Do as the person said. Touches nothing outside of the memory."""
@@ -118,6 +166,10 @@ class Heed(Action):
     reaction: Reaction
     answer: Literal["again", "leave", "gone"]
 
+    @property
+    def words(self) -> str:
+        return f"heeds your answer about {self.reaction}: {self.answer}"
+
 
 class Withdraw(Action):
     """Nobody has to decide about these any more."""
@@ -126,6 +178,10 @@ class Withdraw(Action):
     number: int
     reactions: tuple[Reaction, ...]
     questions: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        return "takes its questions out of the inbox"
 
 
 class Finish(Action):
@@ -143,6 +199,12 @@ class Finish(Action):
     reason: str = ""
     questions: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> str:
+        comment = f", comments: {self.text.partition(NEW_LINE)[0]}" if self.text else ""
+        label = f", labels it {self.label}" if self.label else ""
+        return f"is done with it ({self.how}){comment}{label}"
+
 
 class Stumble(Action):
     """Fail: an issue that is worked on could not be looked at, and not because of the forge. So it
@@ -156,6 +218,10 @@ class Stumble(Action):
     reason: str
     hint: str = ""
 
+    @property
+    def words(self) -> str:
+        return " · ".join(filter(None, (f"is held up: {self.reason}", self.hint)))
+
 
 class ShowStatus(Action):
     """Write the status issue."""
@@ -163,6 +229,12 @@ class ShowStatus(Action):
     kind: Literal["show_status"] = "show_status"
     number: int
     text: str
+
+    @property
+    def words(self) -> str:
+        return (
+            f"updates its status issue {self.number}" if self.number else "opens its status issue"
+        )
 
 
 AnyAction = Annotated[

@@ -21,7 +21,7 @@ from bullpen.directors.forge.config import EXAMPLE, ForgeConfig, GitLabConfig
 from bullpen.directors.forge.deliveries import Deliveries, Delivery, plan_look
 from bullpen.directors.forge.github_deliveries import GITHUB
 from bullpen.directors.forge.gitlab_deliveries import GITLAB
-from bullpen.directors.forge.inbox import HubInbox
+from bullpen.directors.forge.inbox import HubInbox, UnreadInbox
 from bullpen.directors.forge.nouns import Forge
 from bullpen.directors.forge.origin import Origin
 from bullpen.directors.forge.plan import Planner
@@ -33,6 +33,7 @@ from bullpen.directors.forge.texts import Publisher
 from bullpen.directors.forge.webhook import PATH, Webhook
 from bullpen.directors.forge.work import ForgeMemory
 from bullpen.directors.history import HistoryRow
+from bullpen.directors.loop import Ahead
 from bullpen.directors.memory import FILE, Action
 from bullpen.errors import BullpenError, Kind
 from bullpen.home import credentials
@@ -109,6 +110,11 @@ class ForgeDirector(Director[Seen, ForgeMemory, Action, Outcome]):
         super().listen()
         self._bound(self.loop.memory)
 
+    async def look_ahead(self) -> list[Ahead[Action]]:
+        actions = await super().look_ahead()
+        self._bound(self.loop.memory)  # raises where a start would
+        return actions
+
     async def run(self) -> None:
         await self.loop.change(self._bound)
         watching = asyncio.create_task(self._watch_token(), name="watch the token")
@@ -147,7 +153,7 @@ class ForgeDirector(Director[Seen, ForgeMemory, Action, Outcome]):
                 self.git_user,
                 self.credential,
             ),
-            HubInbox(self.hub),
+            HubInbox(self.hub) if self.hub_token else UnreadInbox(),
             str(self._origin),
             is_file_changed=self._is_file_changed,
         )
@@ -229,7 +235,8 @@ class ForgeDirector(Director[Seen, ForgeMemory, Action, Outcome]):
 
     def _secrets(self) -> dict[str, str]:
         """All that must never be posted or pushed, as far as this home knows it."""
-        return {f"{self.name}'s token": self.hub_token, **credentials.load_secrets(self.home)}
+        own = {f"{self.name}'s token": self.hub_token} if self.hub_token else {}
+        return {**own, **credentials.load_secrets(self.home)}
 
 
 class GitHubDirector(ForgeDirector):

@@ -22,6 +22,20 @@ class Inbox(Protocol):
         """Fine if it has ended."""
 
 
+class UnreadInbox:
+    """Of a director without a token, which looks ahead: nobody has answered."""
+
+    async def open(self, name: str, what: str, about: Mapping[str, str]) -> None:
+        raise AssertionError(f"asks {name} without a token")
+
+    async def look(self, name: str) -> Answer:
+        del name
+        return "waiting"
+
+    async def withdraw(self, name: str) -> None:
+        raise AssertionError(f"withdraws {name} without a token")
+
+
 class HubInbox:
     """That of the hub."""
 

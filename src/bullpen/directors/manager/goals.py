@@ -15,6 +15,7 @@ from bullpen.model.value import Value
 
 OVER = ("completed", "failed", "cancelled")
 MOST_REPORT = 64 << 10
+NEW_LINE = "\n"
 
 
 class GoalRequest(Value):
@@ -64,6 +65,10 @@ class GiveGoal(Action):
     do: Literal["give"] = "give"
     asked: GoalRequest
 
+    @property
+    def words(self) -> str:
+        return f"has it led: {self.asked.prompt.partition(NEW_LINE)[0]}"
+
 
 class CancelGoal(Action):
     """End its task."""
@@ -71,12 +76,20 @@ class CancelGoal(Action):
     do: Literal["cancel"] = "cancel"
     task_id: str
 
+    @property
+    def words(self) -> str:
+        return f"cancels task {self.task_id}"
+
 
 class CloseGoal(Action):
     """It is over: keep what came of it."""
 
     do: Literal["close"] = "close"
     row: HistoryRow
+
+    @property
+    def words(self) -> str:
+        return f"is done with it ({self.row.state})"
 
 
 GoalAction: TypeAlias = Annotated[GiveGoal | CancelGoal | CloseGoal, Field(discriminator="do")]

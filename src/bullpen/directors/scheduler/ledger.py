@@ -81,6 +81,13 @@ class Account(Action):
     pending: tuple[Pending, ...] = ()
     skipped: tuple[HistoryRow, ...] = ()
 
+    @property
+    def words(self) -> str:
+        due = ", ".join(one.id for one in self.pending)
+        skipped = ", ".join(row.id for row in self.skipped)
+        parts = (f"due: {due}" if due else "", f"skipped: {skipped}" if skipped else "")
+        return " · ".join(("accounts for what has become due", *filter(None, parts)))
+
 
 class GiveTask(Action):
     """Give an occurrence to an agent."""
@@ -97,6 +104,10 @@ class GiveTask(Action):
     model: str | None = None
     timeout_seconds: float
 
+    @property
+    def words(self) -> str:
+        return f"gives a task to {self.agent or self.role or 'whoever is free'}"
+
 
 class CancelTask(Action):
     """Nobody was free in time."""
@@ -106,12 +117,20 @@ class CancelTask(Action):
     task_id: str
     reason: str
 
+    @property
+    def words(self) -> str:
+        return f"cancels task {self.task_id}: {self.reason}"
+
 
 class Close(Action):
     """An occurrence is over. Concerns nobody else."""
 
     kind: Literal["close"] = "close"
     row: HistoryRow
+
+    @property
+    def words(self) -> str:
+        return f"is done with it ({self.row.state})"
 
 
 SchedulerAction = Annotated[Account | GiveTask | CancelTask | Close, Field(discriminator="kind")]
