@@ -51,38 +51,59 @@ def undisturbed(world: World, directory: Path) -> object:
 
 
 def killed(
-    world: World, base: Path, again: Sequence[int] = (), only: int | None = None
+    world: World,
+    base: Path,
+    again: Sequence[int] = (),
+    only: int | None = None,
+    at: Callable[[int], Mine] | None = None,
 ) -> Iterator[tuple[str, object]]:
     """For each step: its name and the world after the director was killed there and started
     again; `again`: the following processes die, too, at their so-many-th step; `only`: those steps
-    alone that follow that change (0: the beginning)."""
+    alone that follow that change (0: the beginning); `at`: dies at other steps than the usual."""
     for change in range(len(world.changes) + 1) if only is None else (only,):
         for step in itertools.count(1):
             name = f"after change {change}, step {step}"
             directory = base / f"{change}-{step}"
-            picture, was_hit = _replay(world, directory, change, (step, *again))
+            picture, was_hit = _replay(world, directory, change, (step, *again), at)
             if not was_hit:
                 break
             yield name, picture
 
 
-def killed_always(world: World, directory: Path) -> tuple[object, int]:
-    """The world after everything has happened, and every process of the director was killed after
-    its first action, in turns before and after what came of it was written; and how many were."""
+def killed_until_done(
+    world: World, directory: Path, make_mine: Callable[[], Mine]
+) -> tuple[object, int]:
+    """The world after everything has happened, and processes of the director were killed as each
+    `make_mine` has it, until one was not; and how many were."""
     directory.mkdir(parents=True)
     world.make(directory)
     deaths = 0
     for change in (None, *world.changes):
         if change is not None:
             change(directory)
-        while _run(world, directory, partial(_die_after_action, is_written=deaths % 2 == 0)):
+        while _run(world, directory, make_mine()):
             deaths += 1
             assert deaths < MOST_DEATHS, "the director does not come to rest"
     return world.picture(directory), deaths
 
 
+def killed_always(world: World, directory: Path) -> tuple[object, int]:
+    """The world after everything has happened, and every process of the director was killed after
+    its first action, in turns before and after what came of it was written; and how many were."""
+    turns = itertools.count()
+    return killed_until_done(
+        world,
+        directory,
+        lambda: partial(_die_after_action, is_written=next(turns) % 2 == 0),
+    )
+
+
 def _replay(
-    world: World, directory: Path, at: int | None, steps: Sequence[int]
+    world: World,
+    directory: Path,
+    at: int | None,
+    steps: Sequence[int],
+    make_mine: Callable[[int], Mine] | None = None,
 ) -> tuple[object, bool]:
     directory.mkdir(parents=True)
     world.make(directory)
@@ -91,7 +112,8 @@ def _replay(
         if change is not None:
             change(directory)
         for step in steps if number == at else ():
-            if _run(world, directory, partial(_mine, step=step)) == KILLED:
+            mine = make_mine(step) if make_mine else partial(_mine, step=step)
+            if _run(world, directory, mine) == KILLED:
                 was_hit = True
         assert _run(world, directory, None) == 0
     return world.picture(directory), was_hit
