@@ -24,6 +24,14 @@ def test_b1_changed_settings_are_named_by_their_keys() -> None:
     assert changed_keys(new, new) == frozenset()
 
 
+def test_b1_settings_with_errors_are_told_in_one_line(pen: Pen) -> None:
+    pen.start()
+    with (pen.root / "config.yaml").open("a") as file:
+        file.write("stop_grcae: 1s\nprot: 1\n")
+    note = "config.yaml has 2 errors and is not used · bullpen validate"
+    wait_until(lambda: pen.cli("list").out.splitlines()[-1] == note)
+
+
 def config(pen: Pen) -> dict[str, object]:
     found: dict[str, object] = pen.client().get("status")["config"]
     return found
@@ -52,7 +60,7 @@ def test_b1_the_hub_takes_over_settings_that_change_and_says_what_needs_a_restar
     # Errors change nothing, and are said.
     # In one step: an empty file, for a moment, would be settings without errors.
     write_atomically(file, f"{before}stop_grcae: 1s\n")
-    wait_until(lambda: "config.yaml has errors and is not used" in pen.cli("list").out)
+    wait_until(lambda: "config.yaml has 1 error and is not used" in pen.cli("list").out)
     assert "trees" in str(config(pen)["worktrees"])
     # By a link, as people keep their settings; a port is bound already.
     elsewhere = tmp_path / "config.yaml"

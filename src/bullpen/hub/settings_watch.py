@@ -85,7 +85,8 @@ class SettingsWatch:
         try:
             settings = await asyncio.to_thread(load_settings, self._file)
         except BullpenError as error:
-            self._say(f"config.yaml has errors and is not used · bullpen validate: {error.message}")
+            why = error.message.partition("\n")[0]  # the rest is a line for each mistake
+            self._say(f"{why} and is not used · bullpen validate")
             return
         except OSError as error:
             self._say(f"config.yaml cannot be read: {error.strerror or error}")
