@@ -154,7 +154,8 @@ def test_r8_what_rm_refuses_goes_by_the_one_step_that_its_hint_names(
         git(repo, "worktree", "lock", "--reason", "mine", str(tree))
     refused = pen.cli("rm", why)
     assert refused.code == 5
-    step = refused.err.strip().partition(" · to drop it: bullpen ")[2]
+    hint, _, step = refused.err.strip().partition(" · to drop it: bullpen ")
+    assert hint.endswith({"dirty": "hint:  commit it", "locked": "hint:  unlock it"}[why])
     assert step == f"finish {why} --discard"
     assert pen.cli(*step.split(), cwd=repo).code == 0
     assert not tree.exists()

@@ -138,7 +138,8 @@ def _find_tree(agent: Agent) -> WorktreeRef | None:
 
 def _refusal(name: str, error: WorktreeError) -> BullpenError:
     """With a hint for `rm`, which forces nothing."""
-    if error.code in (worktrees.Code.DIRTY, worktrees.Code.LOCKED):
-        hint = f"commit or unlock it · to drop it: bullpen finish {name} --discard"
+    ways = {worktrees.Code.DIRTY: "commit it", worktrees.Code.LOCKED: "unlock it"}
+    if error.code in ways:
+        hint = f"{ways[error.code]} · to drop it: bullpen finish {name} --discard"
         return BullpenError(error.message, hint=hint, kind=error.kind, details=error.details)
     return error
