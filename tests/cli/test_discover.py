@@ -540,6 +540,8 @@ def test_f3_kill_all_ends_what_ignores_sigterm(pen: Pen, tmp_path: Path) -> None
     assert alive(outside)
     done = pen.cli("kill", "--all")
     assert done.code == 0, done.err
+    lines = [line.partition(" · pid ")[0] for line in done.out.splitlines()]
+    assert {"agent amy ended", "hub ended"} <= set(lines), done.out
     assert not alive(outside)
     assert pen.processes() == {}
 

@@ -60,7 +60,8 @@ def _kill_all(yes: bool, as_json: bool) -> None:
         )
     else:
         for one, result in results:
-            output.write(f"{one.what} {output.printable(one.name)} {result} · pid {one.pid}")
+            name = one.what if one.name == one.what else f"{one.what} {one.name}"  # one hub only
+            output.write(f"{output.printable(name)} {result} · pid {one.pid}")
         if not results:
             output.write("nothing was running")
     left = Counter(result for _, result in results)["left"]
