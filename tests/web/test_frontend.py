@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bullpen.web.files import HOW_TO_BUILD
+from tests.pages import PROJECT
 from tests.web.page import FRONTEND, STATIC
 
 MOST_SCRIPT = 150 * 1000
@@ -30,6 +33,13 @@ def test_no_source_turns_text_into_markup() -> None:
     for path in sources:
         found = re.search(r"innerHTML|outerHTML|insertAdjacentHTML|eval\(", path.read_text())
         assert found is None, path
+
+
+def test_what_builds_the_page_is_there_and_in_readme_before_the_installation() -> None:
+    command = HOW_TO_BUILD.partition(" ")[0]
+    assert os.access(PROJECT / command, os.X_OK)
+    readme = (PROJECT / "README.md").read_text()
+    assert 0 < readme.index(f"$ {command} ") < readme.index("$ pipx install")
 
 
 def test_v11_the_first_page_needs_little_script() -> None:

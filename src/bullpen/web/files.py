@@ -14,7 +14,7 @@ from starlette.responses import Response
 STATIC = Path(__file__).parent / "static"
 INDEX = "index.html"
 NONCE = b"__CSP_NONCE__"
-HOW_TO_BUILD = "make setup, in a checkout with Node 20 or newer; an installed release has it"
+HOW_TO_BUILD = "scripts/page in a checkout, with Node 20 or newer; then install from there"
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}';"
