@@ -2,9 +2,9 @@
 import type { Agent } from '../model/nouns.ts'
 
 /** A stream begins with a sign of life at once; one that does not is held back on its way. */
-export const FIRST_MS = 4_000
+export const FIRST_MS = 8_000
 /** Signs of life come every 15 s. */
-export const SILENT_MS = 20_000
+export const SILENT_MS = 28_000
 /** An answer to a poll that takes longer is none. */
 export const POLL_TIMEOUT_MS = 10_000
 /** So many streams in a row that fail at once: what lies between lets none through. */
