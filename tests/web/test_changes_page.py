@@ -72,3 +72,19 @@ def test_v9_what_is_not_committed_and_was_not_named_is_not_discarded() -> None:
             dialog.get_by_role("button", name="Discard", exact=True).click()
             expect(dialog.get_by_role("alert")).to_contain_text("cart.py")
             assert (where / "cart.py").read_text() == "x = 1\n"
+
+
+@pytest.mark.slow
+def test_v9_the_output_of_a_check_is_read_while_it_runs() -> None:
+    with made_scene() as scene:
+        work(scene, "amy", "x = 1\n")
+        with made_view(scene) as view, view.page() as page:
+            verify = "echo '<b>checking</b>'; sleep 98765"
+            scene.pen.client().post("landings", body={"names": ["amy"], "verify": verify})
+            page.goto("/changes")
+            queue = page.get_by_role("region", name="Landing queue")
+            queue.get_by_text("as they run").click()
+            expect(queue.get_by_label("output of the checks")).to_have_text("<b>checking</b>\n")
+            scene.pen.client().delete("landings", "amy")
+            expect(queue).to_contain_text("amy was taken out of the queue")
+            expect(queue.get_by_text("as they run")).to_have_count(0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from bullpen.client.call import Call, Model, given, path
 
 if TYPE_CHECKING:
-    from bullpen.model.landing import Landing, LandingList
+    from bullpen.model.landing import Landing, LandingList, LandingOutput
 
 
 def list_landings(everything: bool = False) -> "Call[LandingList]":
@@ -33,6 +33,12 @@ def get_landing(id: str, *, wait: float = 0.0) -> "Call[Landing]":
     query = {"wait": wait or None}
     model: Model[Landing] = Model("landing.Landing")
     return Call("GET", path("landings", id), query, wait_seconds=wait, read=model)
+
+
+def get_landing_output(id: str) -> "Call[LandingOutput]":
+    """What the command that verifies it has written, also while it runs."""
+    model: Model[LandingOutput] = Model("landing.LandingOutput")
+    return Call("GET", path("landings", id, "output"), read=model)
 
 
 def cancel_landing(name: str) -> "Call[LandingList]":

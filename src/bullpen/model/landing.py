@@ -201,6 +201,12 @@ class LandingList(Value):
     landings: tuple[Landing, ...]
 
 
+class LandingOutput(Value):
+    """What the command that verifies an entry has written so far, or wrote the last time."""
+
+    output: str
+
+
 class LandingRequest(BaseModel):
     """What is to land. Asked twice, it is one entry."""
 

@@ -101,6 +101,7 @@ TABLE = (
     _get("/approvals/{id}", approvals.get_approval),
     _get("/landings", landings.list_landings, "all"),
     _get("/landings/{id}", landings.get_landing, waits="wait"),
+    _get("/landings/{id}/output", landings.get_landing_output),
     _get("/usage", usage.get_usage, "by", "since_seconds"),
     _get("/usage/series", usage.get_usage_series, "by", "step", "since_seconds"),
     _get("/events", events.list_events, "after", "before", "limit", "agent"),

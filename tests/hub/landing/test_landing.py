@@ -153,6 +153,26 @@ def test_n4_several_land_together_and_a_bad_one_does_not_hold_up_the_good(yard: 
     assert logs and all("checking" in log.read_text() for log in logs)
 
 
+def test_v9_what_a_verification_writes_is_read_while_it_runs_of_all_that_are_tried_together(
+    yard: Yard,
+) -> None:
+    yard.agent("amy", a_txt="a\n")
+    yard.agent("bob", b_txt="b\n")
+    verify = "printf 'half a \\377'; test -f stop.txt || sleep 98765"
+    ids = [each["id"] for each in yard.land("amy", "bob", verify=verify)]
+
+    def outputs() -> list[str]:
+        answers = [yard.pen.ask("GET", f"/landings/{id}/output") for id in ids]
+        assert [status for status, _ in answers] == [200, 200]
+        return [answer["output"] for _, answer in answers]
+
+    wait_until(lambda: outputs() == ["half a \ufffd"] * 2, 120)
+    assert {yard.landing(id)["status"]["state"] for id in ids} == {"verifying"}
+    for name in ("amy", "bob"):
+        assert yard.pen.ask("DELETE", f"/landings/{name}")[0] == 200
+    assert yard.pen.ask("GET", "/landings/nobody/output")[0] == 404
+
+
 def test_n4_a_command_that_failed_is_shown_with_its_last_lines(yard: Yard) -> None:
     yard.agent("amy", a_txt="a\n")
     verify = "seq 30; printf '\\033[31mred\\n'; exit 3"

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Query
 
 from bullpen.hub.http.guard import owner_only
 from bullpen.hub.http.state import HubPart
-from bullpen.model.landing import Landing, LandingList, LandingRequest
+from bullpen.model.landing import Landing, LandingList, LandingOutput, LandingRequest
 
 router = APIRouter(tags=["landings"])
 owner = Depends(owner_only)
@@ -50,6 +50,15 @@ async def get_landing(
 ) -> Any:
     """One entry, over or not."""
     return await hub.landings.get(id, wait)
+
+
+@router.get("/landings/{id}/output", response_model=LandingOutput, dependencies=[owner])
+async def get_landing_output(
+    hub: HubPart, id: Annotated[str, Path(max_length=64, description="of the entry")]
+) -> Any:
+    """What the command that verifies it has written, the last 64 KiB of it, also while it runs.
+    Entries that are tried together have one output."""
+    return LandingOutput(output=await hub.landings.read_output(id))
 
 
 @router.delete("/landings/{name}", response_model=LandingList, dependencies=[owner])

@@ -5,20 +5,23 @@ the threads in which a repository may be worked on, and nothing of what an entry
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bullpen.errors import BullpenError, Kind
+from bullpen.files import read_tail
 from bullpen.hub.agents.worktrees import open_site
 from bullpen.hub.context import HubContext
 from bullpen.hub.landing.rows import LandingRows
-from bullpen.model.landing import Landing, move
+from bullpen.model.landing import Landing, Verifying, move
 from bullpen.worktrees import Site
 
 T = TypeVar("T")
 
 KEEP = 200  # entries that are over
+OUTPUT_BYTES = 64 << 10
 
 
 class LandingBook:
@@ -81,6 +84,18 @@ class LandingBook:
     def log_of(self, id: str) -> Path:
         """Where the output of the command that verifies is kept."""
         return self._context.home.landing_log(id)
+
+    async def read_output(self, landing: Landing) -> str:
+        """The end of it. Of those that are tried together one has it: the last."""
+        tried = [landing.id]
+        if isinstance(landing.status, Verifying):
+            now = landing.status
+            tried += [each.id for each in self.open.values() if each.status == now]
+        for id in reversed(tried):
+            with contextlib.suppress(FileNotFoundError):
+                data = await asyncio.to_thread(read_tail, self.log_of(id), OUTPUT_BYTES)
+                return data.decode("utf-8", "replace")
+        return ""
 
     # ── its repository ──
 

@@ -209,6 +209,10 @@ class Landings:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), left)
 
+    async def read_output(self, id: str) -> str:
+        """What the command that verifies it has written, the end of it; empty if none did."""
+        return await self._book.read_output(await self._book.get(id))
+
     async def wait_resting(self, id: str) -> Landing:
         """One entry when nothing more happens to it. A hub that stops lets nobody go who waits
         here: the next one is asked."""
