@@ -63,6 +63,9 @@ def test_e2_a_recorded_conversation_is_read_in_order(engine: str, tmp_path: Path
     assert prompt.text.startswith("Please do it.")
     assert (first.text, tool.text, last.text) == ("first", "echo x", "over")
     assert "x" in result.text
+    assert tool.call == result.call != ""
+    given = {"cmd" if engine == "codex" else "command": "echo x"}
+    assert (tool.input, result.input) == (given, None)
     assert all(1.79e9 < each.at < 1.8e9 for each in entries)
 
 
@@ -150,6 +153,31 @@ def test_e2_blocks_of_one_line_without_an_id_are_all_there(tmp_path: Path) -> No
     line = json.dumps({"type": "assistant", "message": {"content": blocks}}) + "\n"
     entries = entries_of("claude", agent_of("claude", tmp_path, line))
     assert [entry.text for entry in entries] == ["a", "b"]
+
+
+def test_e2_uses_of_tools_in_one_line_keep_their_own_ids_and_inputs(tmp_path: Path) -> None:
+    edit = {"file_path": "a.py", "old_string": "a" * 200_000, "new_string": "\ud800"}
+    inputs = {"t-1": edit, "t-2": {"edits": ["x"] * 100_000}, "t-3": {"n": 1, "of": [{"a": None}]}}
+    inputs["t-4"] = {"deep": json.loads("[" * 300 + "]" * 300)}
+    uses = [
+        {"type": "tool_use", "id": id, "name": "Edit", "input": given}
+        for id, given in inputs.items()
+    ]
+    results = [{"type": "tool_result", "tool_use_id": id, "content": id} for id in ("t-2", "t-1")]
+    lines = [
+        {"type": kind, "uuid": kind, "message": {"content": content}}
+        for kind, content in (("assistant", uses), ("user", results))
+    ]
+    agent = agent_of("claude", tmp_path, "".join(json.dumps(line) + "\n" for line in lines))
+    first, second, third, fourth, *came = entries_of("claude", agent)
+    assert first.input is not None
+    assert first.input["old_string"] == "a" * 100_000 + "… (200000 characters)"
+    assert (first.input["file_path"], first.input["new_string"]) == ("a.py", "?")
+    assert (second.call, second.input) == ("t-2", None)  # too much that is no text
+    assert third.input == inputs["t-3"]
+    assert (fourth.call, fourth.input) == ("t-4", None)
+    assert [(each.call, each.text) for each in came] == [("t-2", "t-2"), ("t-1", "t-1")]
+    assert Entry.model_validate_json(first.model_dump_json()) == first
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 """What was said and done in a conversation, as its engine wrote it down. Values only."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from bullpen.model.value import Value
 
@@ -17,6 +19,12 @@ class Entry(Value):
     text: str
     tool: str = ""
     key: str = ""
+    call: Annotated[str, Field(description="a tool and its result have the same; may be empty")] = (
+        ""
+    )
+    input: Annotated[
+        dict[str, Any] | None, Field(description="what the tool was given; long texts are cut")
+    ] = None
 
 
 class Transcript(Value):

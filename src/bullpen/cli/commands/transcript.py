@@ -61,7 +61,7 @@ class Pages:
         self._agent = agent
         self._task = task
         self._offset = 0
-        self._seen: set[tuple[str, str]] = set()
+        self._seen: set[tuple[str, str, str]] = set()
 
     def read(self) -> "Iterator[Entry]":
         """All that is there and was not read yet."""
@@ -80,7 +80,7 @@ class Pages:
             yield from self.read()
 
     def _is_new(self, entry: "Entry") -> bool:
-        key = (entry.kind, entry.key)
+        key = (entry.kind, entry.key, entry.call)
         is_new = not entry.key or key not in self._seen
         self._seen.add(key)
         return is_new

@@ -23,11 +23,14 @@ def read_entries(fields: dict[str, Any]) -> Iterator[Entry]:
             case "user", "text":
                 yield entries.prompt(block.get("text"), at, key)
             case "user", "tool_result":
-                yield entries.result(_text(block.get("content")), at, key)
+                text = _text(block.get("content"))
+                yield entries.result(text, at, key, block.get("tool_use_id"))
             case "assistant", "text":
                 yield entries.answer(block.get("text"), at, key)
             case "assistant", "tool_use":
-                yield entries.tool(block.get("name"), detail_of(block.get("input"), ON), at, key)
+                given = block.get("input")
+                detail = detail_of(given, ON)
+                yield entries.tool(block.get("name"), detail, at, key, block.get("id"), given)
 
 
 def _text(content: object) -> str:

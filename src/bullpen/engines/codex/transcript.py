@@ -24,7 +24,7 @@ def read_entries(fields: dict[str, Any]) -> Iterator[Entry]:
     if fields.get("type") != "response_item":
         return
     item, at = parse.fields(fields.get("payload")), entries.moment(fields.get("timestamp"))
-    key = parse.text(item.get("id"))
+    key, call = parse.text(item.get("id")), item.get("call_id")
     match item.get("type"), item.get("role"):
         case "message", "user":
             text = _text(item)
@@ -35,11 +35,13 @@ def read_entries(fields: dict[str, Any]) -> Iterator[Entry]:
             yield entries.answer(_text(item), at, key)
         case "function_call", _:
             arguments = parse.read_fields(parse.text(item.get("arguments")).encode())
-            yield entries.tool(item.get("name"), detail_of(arguments, ON), at, key)
+            detail = detail_of(arguments, ON)
+            yield entries.tool(item.get("name"), detail, at, key, call, arguments)
         case "custom_tool_call", _:
-            yield entries.tool(item.get("name"), detail_of(item, ("input",)), at, key)
+            given = {"input": item.get("input")}
+            yield entries.tool(item.get("name"), detail_of(given, ("input",)), at, key, call, given)
         case (("function_call_output" | "custom_tool_call_output"), _):
-            yield entries.result(item.get("output"), at, key)
+            yield entries.result(item.get("output"), at, key, call)
 
 
 def _text(item: dict[str, Any]) -> str:

@@ -25,8 +25,9 @@ def read_entries(fields: dict[str, Any]) -> Iterator[Entry]:
             yield entries.answer(content, at, key)
         for call in parse.dicts(fields.get("toolCalls")):
             id, when = parse.text(call.get("id")), entries.moment(call.get("timestamp"))
-            yield entries.tool(call.get("name"), detail_of(call.get("args"), ON), at, id)
+            given = call.get("args")
+            yield entries.tool(call.get("name"), detail_of(given, ON), at, id, id, given)
             for part in parse.dicts(call.get("result")):
                 response = parse.fields(parse.fields(part.get("functionResponse")).get("response"))
                 output = response.get("output") or response.get("error")
-                yield entries.result(output, when, f"{id} result")
+                yield entries.result(output, when, f"{id} result", id)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { compare, readDiff } from '../src/model/diff.ts'
-import { readEdits } from '../src/model/request.ts'
+import { readEdits, readPatch } from '../src/model/request.ts'
 
 const PATCH = `diff --git a/cart.py b/cart.py
 index 1..2 100644
@@ -54,4 +54,15 @@ test('every line of both texts is in the difference, unless it is common', () =>
   assert.deepEqual(lines.map(line => line.kind[0] + line.text), ['sa', 'db', 'ax', 'sc', 'ay', 'sd'])
   assert.deepEqual(compare('', 'new\n').map(line => line.kind), ['add'])
   assert.deepEqual(compare('old', '').map(line => line.kind), ['del'])
+})
+
+test('an edit of Gemini CLI and a patch of Codex are diffs, too', () => {
+  assert.deepEqual(readEdits('replace', { file_path: '/a', old_string: 'a', new_string: 'b', instruction: 'x' })!.rest, [['instruction', 'x']])
+  const text = '*** Begin Patch\n*** Update File: a.py\n*** Move to: b.py\n@@ def f():\n same\n-old\n+new\n*** Add File: c\n+one\n*** Delete File: d\n*** End Patch\n'
+  const shown = readPatch('apply_patch', { input: text })!
+  assert.deepEqual(shown.edits.map(one => [one.path, one.isNew, one.lines.map(line => `${line.kind} ${line.text}`)]), [
+    ['a.py', false, ['note Move to: b.py', 'hunk def f():', 'same same', 'del old', 'add new']], ['c', true, ['add one']], ['d', false, ['note deleted']],
+  ])
+  for (const odd of ['', 'ls', '*** Update File: a\nodd']) assert.equal(readPatch('apply_patch', { input: odd }), null)
+  assert.equal(readPatch('exec_command', { input: text }), null)
 })

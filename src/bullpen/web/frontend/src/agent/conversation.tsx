@@ -2,11 +2,12 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Agent, Entry, Transcript } from '../model/nouns.ts'
 import { addEntries, turns } from '../model/conversation.ts'
-import { clock, oneLine } from '../model/text.ts'
+import { clock } from '../model/text.ts'
 import { get, path, Refused } from '../live/http.ts'
 import { useWorld } from '../live/store.ts'
 import { useCalm } from '../parts/fetched.tsx'
 import { Empty, Literal, Problem } from '../parts/text.tsx'
+import { ToolUse } from './tool_use.tsx'
 
 const MOST_PAGES = 40
 
@@ -57,12 +58,7 @@ export function Conversation({ agent, task = '' }: { agent: Agent; task?: string
     <div class="stack" role="log" aria-label="conversation">
       {found.length === 0 && <Empty title="Nothing was said yet" />}
       {found.map(turn => turn.kind === 'tool'
-        ? (
-          <details key={turn.key} class="tool">
-            <summary><b><Literal text={turn.tool} /></b><code><Literal text={oneLine(turn.text)} /></code></summary>
-            <pre tabIndex={0} role="group" aria-label="what it did"><Literal text={turn.text} />{turn.result !== null && <>{'\n\n'}<Literal text={turn.result} /></>}</pre>
-          </details>
-        )
+        ? <ToolUse key={turn.key} turn={turn} base={agent.worktree?.path ?? agent.cwd} />
         : (
           <div key={turn.key}>
             <p class="said-by">{turn.kind === 'prompt' ? 'prompt' : agent.name}{turn.at > 0 && ` · ${clock(turn.at)}`}</p>

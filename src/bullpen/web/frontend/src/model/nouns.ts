@@ -141,6 +141,9 @@ export interface Entry {
   text: string
   tool: string
   key: string
+  /** A tool and its result have the same; may be empty. */
+  call: string
+  input: Record<string, unknown> | null
 }
 export interface Transcript { conversation: string; entries: Entry[]; offset: number; more: boolean }
 

@@ -4,11 +4,10 @@ import { compare, type DiffLine } from './diff.ts'
 export interface Edit { path: string; lines: DiffLine[]; isNew: boolean }
 export interface Shown { edits: Edit[]; rest: [string, string][] }
 
-const KNOWN: Record<string, string[]> = {
-  Edit: ['file_path', 'old_string', 'new_string'],
-  MultiEdit: ['file_path', 'edits'],
-  Write: ['file_path', 'content'],
-}
+const ONE = ['file_path', 'old_string', 'new_string']
+const WHOLE = ['file_path', 'content']
+/** Of Claude Code, then of Gemini CLI. */
+const KNOWN: Record<string, string[]> = { Edit: ONE, MultiEdit: ['file_path', 'edits'], Write: WHOLE, replace: ONE, write_file: WHOLE }
 
 /** The edits of a request, and every field that they do not show; null if it is no edit of a form
  *  that is known here: then its text is shown as it is. */
@@ -26,11 +25,11 @@ export function readEdits(tool: string, input: Record<string, unknown> | null): 
 }
 
 function editsOf(tool: string, input: Record<string, unknown>, path: string): Edit[] | null {
-  if (tool === 'Write') {
+  if (KNOWN[tool] === WHOLE) {
     const content = input['content']
     return typeof content === 'string' ? [{ path, isNew: true, lines: compare('', content) }] : null
   }
-  const parts = tool === 'Edit' ? [input] : input['edits']
+  const parts = KNOWN[tool] === ONE ? [input] : input['edits']
   if (!Array.isArray(parts)) return null
   const edits: Edit[] = []
   for (const part of parts as Record<string, unknown>[]) {
@@ -41,4 +40,25 @@ function editsOf(tool: string, input: Record<string, unknown>, path: string): Ed
     edits.push({ path, isNew: false, lines: compare(before, after) })
   }
   return edits.length ? edits : null
+}
+
+/** A patch as Codex writes it, file by file; null if it is of another form. */
+export function readPatch(tool: string, input: Record<string, unknown> | null): Shown | null {
+  const text = input?.['input']
+  if (tool !== 'apply_patch' || typeof text !== 'string') return null
+  const edits: Edit[] = []
+  for (const line of text.replace(/\n$/, '').split('\n')) {
+    const file = /^\*\*\* (Add|Update|Delete) File: (.*)$/.exec(line)
+    const lines = edits.at(-1)?.lines
+    if (file) edits.push({ path: file[2]!, isNew: file[1] === 'Add', lines: file[1] === 'Delete' ? [{ kind: 'note', text: 'deleted' }] : [] })
+    else if (/^\*\*\* (Begin Patch|End Patch|End of File)$/.test(line)) continue
+    else if (!lines) return null
+    else if (line.startsWith('*** Move to: ')) lines.push({ kind: 'note', text: line.slice(4) })
+    else if (line.startsWith('@@')) lines.push({ kind: 'hunk', text: line.slice(2).trim() })
+    else if (line.startsWith('+')) lines.push({ kind: 'add', text: line.slice(1) })
+    else if (line.startsWith('-')) lines.push({ kind: 'del', text: line.slice(1) })
+    else if (line.startsWith(' ') || line === '') lines.push({ kind: 'same', text: line.slice(1) })
+    else return null
+  }
+  return edits.length ? { edits, rest: [] } : null
 }

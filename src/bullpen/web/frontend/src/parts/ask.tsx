@@ -6,7 +6,7 @@ import { fresh, get, path, post, Refused } from '../live/http.ts'
 import { refresh } from '../live/connect.ts'
 import { useWorld } from '../live/store.ts'
 import { chosen } from '../live/keys.ts'
-import { Counts, Lines } from './diff.tsx'
+import { Edits } from './diff.tsx'
 import { StateIcon } from './icons.tsx'
 import { Questions } from './questions.tsx'
 import { Ago, Command, Literal, Problem } from './text.tsx'
@@ -33,20 +33,7 @@ function useWhole(approval: Approval): { whole: WholeApproval | null; error: unk
 function Body({ approval, whole }: { approval: Approval; whole: WholeApproval | null }) {
   const shown = whole && readEdits(approval.tool, whole.input)
   if (!shown) return <Command text={whole?.text ?? approval.text} />
-  return (
-    <div class="stack">
-      {shown.edits.map((edit, at) => (
-        <div key={at} class="file">
-          <header>
-            <Literal text={edit.path} />{edit.isNew && <span class="dim">whole file</span>}
-            <Counts added={edit.lines.filter(line => line.kind === 'add').length} deleted={edit.lines.filter(line => line.kind === 'del').length} />
-          </header>
-          <Lines lines={edit.lines} />
-        </div>
-      ))}
-      {shown.rest.map(([name, value]) => <div key={name} class="note"><code>⟨<Literal text={name} />⟩</code> <Literal text={value} /></div>)}
-    </div>
-  )
+  return <Edits shown={shown} />
 }
 
 /** Who was first, in the words of the approval as it is now. */

@@ -1,6 +1,7 @@
 // Diffs as tables of lines; long ones in pieces, so that the page stays quick.
 import { useState } from 'preact/hooks'
 import { type DiffLine, type FileDiff, readDiff } from '../model/diff.ts'
+import type { Edit, Shown } from '../model/request.ts'
 import { Literal } from './text.tsx'
 
 const AT_ONCE = 400
@@ -31,6 +32,29 @@ export function Lines({ lines, numbered = false }: { lines: DiffLine[]; numbered
 
 export function Counts({ added, deleted }: { added: number; deleted: number }) {
   return <span class="counts"><span class="good">+{added}</span> <span class="bad">−{deleted}</span></span>
+}
+
+export function EditCounts({ edits }: { edits: Edit[] }) {
+  const number = (kind: DiffLine['kind']) => edits.reduce((sum, edit) => sum + edit.lines.filter(line => line.kind === kind).length, 0)
+  return <Counts added={number('add')} deleted={number('del')} />
+}
+
+/** What a tool edits, file by file, and all else that it was given. */
+export function Edits({ shown }: { shown: Shown }) {
+  return (
+    <div class="stack">
+      {shown.edits.map((edit, at) => (
+        <div key={at} class="file">
+          <header>
+            <Literal text={edit.path} />{edit.isNew && <span class="dim">whole file</span>}
+            <EditCounts edits={[edit]} />
+          </header>
+          <Lines lines={edit.lines} />
+        </div>
+      ))}
+      {shown.rest.map(([name, value]) => <div key={name} class="note"><code>⟨<Literal text={name} />⟩</code> <Literal text={value} /></div>)}
+    </div>
+  )
 }
 
 export function File({ file, isOpen }: { file: FileDiff; isOpen: boolean }) {
