@@ -20,6 +20,7 @@ import pytest
 
 import bullpen.web
 from tests.web.scene import Scene
+from tests.web.trust import browser_env
 
 STATIC = Path(bullpen.web.__file__).with_name("static")
 FRONTEND = Path(bullpen.web.__file__).with_name("frontend")
@@ -49,6 +50,7 @@ class View:
     address: str
     token: str
     browser: Any = field(repr=False)
+    is_trusted: bool = False
 
     @contextlib.contextmanager
     def page(
@@ -67,7 +69,7 @@ class View:
             color_scheme="dark" if dark else "light",
             reduced_motion="reduce",
             has_touch=width < 600,
-            ignore_https_errors=True,
+            ignore_https_errors=not self.is_trusted,
         )
         context.set_default_timeout(SECONDS * 1000)
         page = context.new_page()
@@ -91,8 +93,11 @@ class View:
 
 
 @contextlib.contextmanager
-def made_view(scene: Scene, looks_at: int | None = None) -> Iterator[View]:
-    """Served to Chromium. Of the machine's other components it sees those at that port alone."""
+def made_view(
+    scene: Scene, looks_at: int | None = None, *, is_trusted: bool = False
+) -> Iterator[View]:
+    """Served to Chromium. Of the machine's other components it sees those at that port alone. With
+    `is_trusted` the browser trusts the home's CA, else it takes any certificate."""
     program = chromium()
     from playwright.sync_api import expect, sync_playwright
 
@@ -108,12 +113,14 @@ def made_view(scene: Scene, looks_at: int | None = None) -> Iterator[View]:
     assert started.code == 0, started
     try:
         env = {**os.environ, "HOME": scene.pen.env["HOME"]}
+        if is_trusted:
+            env = browser_env(scene.pen.root.parent / "browser", scene.pen.root / "web" / "ca.pem")
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
                 executable_path=program, args=list(ARGUMENTS), env=env, timeout=SECONDS * 1000
             )
             try:
-                yield View(scene, f"https://127.0.0.1:{port}", _token(scene), browser)
+                yield View(scene, f"https://127.0.0.1:{port}", _token(scene), browser, is_trusted)
             finally:
                 browser.close()
     finally:

@@ -4,9 +4,7 @@
 import contextlib
 import functools
 import http.server
-import os
 import shutil
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.web.running import RunningView
+from tests.web.trust import browser_env
 
 pytestmark = pytest.mark.slow
 
@@ -23,32 +22,24 @@ SECONDS = 90.0
 
 
 @functools.cache
-def programs() -> tuple[str, str]:
-    """Chromium, and what tells it whom to trust."""
+def chromium() -> str:
     pytest.importorskip("playwright.sync_api")
-    chromium, certutil = shutil.which("chromium"), shutil.which("certutil")
-    if chromium is None or certutil is None:
-        pytest.skip("chromium or certutil (libnss3-tools) is not installed")
-    return chromium, certutil
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("chromium is not installed")
+    return program
 
 
 @contextlib.contextmanager
 def browser(home: Path, authority: Path | None = None) -> Iterator[Any]:
     """A browser of a person who trusts that CA, too."""
-    chromium, certutil = programs()
+    program = chromium()
     from playwright.sync_api import sync_playwright
 
-    database = home / ".pki" / "nssdb"
-    database.mkdir(parents=True)
-    where = ["-d", f"sql:{database}"]
-    subprocess.run([certutil, *where, "-N", "--empty-password"], check=True)
-    if authority is not None:
-        trust = ["-A", "-t", "C,,", "-n", "bullpen", "-i", str(authority)]
-        subprocess.run([certutil, *where, *trust], check=True)
-    env = {**os.environ, "HOME": str(home)}
+    env = browser_env(home, authority)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
-            executable_path=chromium, args=ARGUMENTS, env=env, timeout=SECONDS * 1000
+            executable_path=program, args=ARGUMENTS, env=env, timeout=SECONDS * 1000
         )
         try:
             context = started.new_context()

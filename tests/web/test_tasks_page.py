@@ -41,3 +41,39 @@ def test_v5_a_task_works_in_a_branch_of_a_repository_and_refusals_are_shown_as_t
             whole = client.get("task", task["task_id"])
             assert whole["directory"] == str(scene.pen.home.root / "worktrees" / "fix")
             assert scene.git("branch", "--list", "fix").strip()
+
+
+def test_v5_a_person_goes_on_with_a_task_ends_it_and_cancels_another() -> None:
+    with made_scene() as scene:
+        scene.taker("tom")
+        client = scene.pen.client()
+        with made_view(scene) as view, view.page() as page:
+            page.goto("/tasks")
+            page.get_by_role("button", name="More").click()
+            page.get_by_label("keep it open").check()
+            give(page, "Count [[say One.]]")
+            card, state = page.locator("section[aria-label^='task t-']"), ".state"
+            progress = page.get_by_role("log", name="progress")
+            expect(progress).to_contain_text("One.")
+            expect(card.locator(state).first).to_contain_text("waits for you")
+            listed = page.get_by_role("region", name="Open tasks")
+            expect(listed).to_be_visible()
+            page.get_by_label("Go on with", exact=True).fill("And then? [[say Two.]]")
+            page.get_by_role("button", name="Go on").click()
+            expect(progress).to_contain_text("Two.")
+            # What was said before stays, and nothing is there twice.
+            expect(progress.get_by_text("One.")).to_have_count(1)
+            expect(progress.get_by_text("Two.")).to_have_count(1)
+            page.get_by_role("button", name="End it").click()
+            expect(card.locator(state).first).to_contain_text("completed")
+            expect(listed).to_have_count(0)
+            expect(page.get_by_label("Go on with", exact=True)).to_have_count(0)
+            first = page.url.rpartition("/")[2]
+
+            page.get_by_label("keep it open").uncheck()
+            give(page, "Wait [[hold for ever]]")
+            page.get_by_role("button", name="Cancel").click()
+            expect(card.locator(state).first).to_contain_text("cancelled")
+            assert not page.url.endswith(first)
+            ends = {one["task_id"]: one["state"] for one in client.get("history")["items"]}
+            assert ends == {first: "completed", page.url.rpartition("/")[2]: "cancelled"}

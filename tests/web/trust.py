@@ -1,0 +1,24 @@
+"""A person's home in which Chromium trusts a CA."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def browser_env(home: Path, authority: Path | None = None) -> dict[str, str]:
+    """The variables of a browser of somebody whose home is that new directory, and who trusts that
+    CA besides those that the browser brings along."""
+    certutil = shutil.which("certutil")
+    if certutil is None:
+        pytest.skip("certutil (libnss3-tools) is not installed")
+    database = home / ".pki" / "nssdb"
+    database.mkdir(parents=True)
+    where = ["-d", f"sql:{database}"]
+    subprocess.run([certutil, *where, "-N", "--empty-password"], check=True)
+    if authority is not None:
+        trust = ["-A", "-t", "C,,", "-n", "bullpen", "-i", str(authority)]
+        subprocess.run([certutil, *where, *trust], check=True)
+    return {**os.environ, "HOME": str(home)}
