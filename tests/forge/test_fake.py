@@ -96,6 +96,14 @@ def test_d6_a_request_that_the_description_refuses_is_a_fault(
     assert faults
 
 
+def test_d6_that_nothing_could_be_checked_is_the_reason_of_a_skip(tmp_path: Path) -> None:
+    missing = tmp_path / "description.json"
+    assert official.find_faults("http://x", "GET", REPO, b"", 200, b"[]", missing) == ()
+    assert official.unchecked == {missing}
+    assert official.why_unchecked().endswith(f"were not checked: there is no {missing}")
+    official.unchecked.clear()  # or this test were skipped, too
+
+
 @needs_description
 def test_d6_a_short_answer_is_a_fault(forge: Forge) -> None:
     assert official.find_faults(forge.url, "GET", f"{REPO}/issues/1", b"", 200, b'{"number": 1}')
