@@ -1,5 +1,5 @@
-"""A director of GitHub as a process: D2, D3, D8. Real hub, real sandbox and worktree, real git; the
-agent is the stand-in (in the storm the real Claude Code)."""
+"""Directors of GitHub and GitLab as processes: D2, D3, D4, D8. Real hub, real sandbox and worktree,
+real git; the agent is the stand-in (in the storm the real Claude Code)."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from bullpen.client import AsyncHub
 from bullpen.directors.forge.config import ForgeConfig
 from bullpen.directors.forge.tasks import HubTasks
 from tests.directors.running import RunningDirector
-from tests.forge.server import Forge, git, served_github
+from tests.forge.server import Forge, git, served_github, served_gitlab
 from tests.forge.world import World
 from tests.hub.tasks.desk import Desk, made_desk
 from tests.waiting import wait_until
@@ -25,10 +25,17 @@ GREET = f"echo hello > greeting && git add greeting && {WHO} commit -qm Greet"
 
 
 @pytest.fixture
-def forge(tmp_path: Path) -> Iterator[Forge]:
+def kind() -> str:
+    """Which forge; a test with both says so."""
+    return "github"
+
+
+@pytest.fixture
+def forge(tmp_path: Path, kind: str) -> Iterator[Forge]:
+    served = {"github": served_github, "gitlab": served_gitlab}[kind]
     world = World("acme/shop", {"ann": "admin", "bot": "write", "eve": "read"})
     (tmp_path / "forge").mkdir()
-    with served_github(tmp_path / "forge", world) as made:
+    with served(tmp_path / "forge", world) as made:
         yield made
         assert made.faults == []
 
@@ -42,11 +49,13 @@ def desk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
 
 
 @contextlib.contextmanager
-def director(desk: Desk, forge: Forge, **config: Any) -> Iterator[RunningDirector]:
+def director(
+    desk: Desk, forge: Forge, type: str = "github", **config: Any
+) -> Iterator[RunningDirector]:
     """Running, until the end of the block."""
     made = RunningDirector(desk.pen, "robo")
     fields = {
-        "type": "github",
+        "type": type,
         "repo": "acme/shop",
         "server": forge.url,
         "role": "amy",
@@ -73,22 +82,24 @@ def bash(command: str) -> str:
     return f"tool Bash {json.dumps({'command': command})}"
 
 
-def test_d2_an_issue_becomes_an_approved_pull_by_an_agent_in_its_sandbox(
-    desk: Desk, forge: Forge
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+def test_d2_d4_an_issue_becomes_an_approved_pull_by_an_agent_in_its_sandbox(
+    desk: Desk, forge: Forge, kind: str
 ) -> None:
     """And the agent finds the forge's token nowhere (D3)."""
     token = forge.token("bot")
-    (desk.pen.home.credentials / "github-token").write_text(token + "\n")
-    (desk.pen.home.credentials / "github-token").chmod(0o600)
+    secret = desk.pen.home.credentials / f"{kind}-token"
+    secret.write_text(token + "\n")
+    secret.chmod(0o600)
     desk.agent("amy")
-    secret = desk.pen.home.credentials / "github-token"
     look = f"cat {secret} /proc/[0-9]*/environ; env; git config --list; git remote -v; ls -a .git"
     # It forgets to commit at first; what it saw stays outside of the commit.
     body = script(bash(f"echo hello > greeting; ({look}) > seen 2>&1"), "say I greet")
     world = forge.world
     number = world.open_issue("ann", "[robo] Greet people", body)
     review = script(bash(f"test -e .done || {{ {GREET}; touch .done; }}"), "say LGTM")
-    with director(desk, forge, prompts={"review": f"Look at {{{{.Number}}}} {review}"}) as robo:
+    prompts = {"review": f"Look at {{{{.Number}}}} {review}"}
+    with director(desk, forge, kind, prompts=prompts) as robo:
         wait_until(lambda: bool(world.said(number, "bot")), 120)
         robo.kill()
         robo.start()
@@ -104,7 +115,7 @@ def test_d2_an_issue_becomes_an_approved_pull_by_an_agent_in_its_sandbox(
         assert (row["id"], row["state"]) == (f"#{number}", "approved")
         assert robo.ask("GET", "/tasks") == {"tasks": [], "problems": []}
         memory = json.loads((robo.file.with_suffix("") / "memory.json").read_text())
-        assert memory["memory"]["origin"] == f"github {forge.url} acme/shop"
+        assert memory["memory"]["origin"] == f"{kind} {forge.url} acme/shop"
     assert len(world.said(pull.number, "bot")) == 1
     assert len(world.pulls) == 1
     [claim] = world.said(number, "bot")
