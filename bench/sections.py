@@ -54,6 +54,7 @@ SECTIONS = (
     _section("page", "21"),
     _section("fleet_size", "22"),
     _section("fleet_terminal", "23"),
+    _section("schedule", "24"),
     _section("hub_start", "s"),
     _section("tasks", "t"),
     _section("growth", "g"),

@@ -77,11 +77,11 @@ def test_d2_killed_at_every_request_one_after_the_other_a_director_does_nothing_
 
 
 @pytest.mark.storm
-@pytest.mark.parametrize("forge", FORGES)
 def test_d2_killed_once_at_any_request_of_an_action_a_director_does_nothing_twice(
-    stack: contextlib.ExitStack, tmp_path: Path, forge: Any
+    stack: contextlib.ExitStack, tmp_path: Path
 ) -> None:
-    life = Life(stack, *forge)
+    """A life for each, of GitHub; the test before this one has GitLab, too."""
+    life = Life(stack)
     wanted = undisturbed(life, tmp_path / "whole")
     check(wanted)
     hit = 0
