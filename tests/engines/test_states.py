@@ -31,6 +31,23 @@ def test_s1_an_interrupt_fires_no_hook_and_is_seen(both: Team) -> None:
     both.claude.release("a")
 
 
+def test_i5_who_waits_waits_for_the_prompt_of_the_start_and_for_messages(both: Team) -> None:
+    amy = both.run(prompt="[[hold a ; say first]]")
+    assert both.pen.events("amy", "agent.state")[0]["is_prompt_due"]
+    assert both.cli("wait", "amy", "--timeout", "1s").code == 124
+    both.claude.release("a")
+    done = both.cli("wait", "amy")
+    assert (done.code, done.out) == (0, "amy  idle\n")
+    amy.wait_said("first")
+    both.cli("send", "amy", "[[hold b ; say second]]")
+    assert both.cli("wait", "amy", "--timeout", "1s").code == 124
+    both.claude.release("b")
+    assert both.cli("wait", "amy").code == 0
+    amy.wait_said("second")
+    assert both.run(name="bob").name == "bob"
+    assert both.cli("wait", "bob").code == 0  # without a prompt there is nothing to wait for
+
+
 @pytest.mark.storm
 def test_s1_an_interrupted_tool_is_seen(team: Team) -> None:
     team.role("worker", permissions={"allow": ["Bash(tail:*)"]})

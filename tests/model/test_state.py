@@ -51,6 +51,17 @@ def after(*seen: Observation) -> View:
     return view
 
 
+def test_i5_the_prompt_of_a_start_is_due_until_a_turn_is_told_of() -> None:
+    start = RUN.model_copy(update={"has_prompt": True})
+    ready = (start, HELD, told(3, Idle(), "hook SessionStart"), told(4, Idle(), STATE_FILE))
+    assert not after(RUN).is_prompt_due
+    assert after(*ready).is_prompt_due
+    for turn in (Working(), BLOCKED, Idle(failed="API 500")):
+        assert not after(*ready, told(5, turn), told(6, Idle(), STATE_FILE)).is_prompt_due
+    # A hub that was away may hear of the end of the turn alone.
+    assert not after(*ready, told(5, Idle(), "hook Stop")).is_prompt_due
+
+
 @pytest.mark.parametrize(
     ("seen", "state"),
     [

@@ -187,6 +187,17 @@ def test_i5_what_somebody_who_waits_is_told(state: State, report: str, outcome: 
     assert outcome_of(View(run="r", state=state, since=1.0, decided_by="x"), report) == outcome
 
 
+@pytest.mark.parametrize("is_due", [True, False])
+@pytest.mark.parametrize("has_mail", [True, False])
+def test_i5_who_has_a_prompt_or_a_message_to_begin_with_is_not_done(
+    is_due: bool, has_mail: bool
+) -> None:
+    idle = View(run="r", state=Idle(), since=1.0, decided_by="x", is_prompt_due=is_due)
+    assert (outcome_of(idle, has_mail=has_mail) == "working") == (is_due or has_mail)
+    ended = idle.model_copy(update={"state": Exited(code=0)})
+    assert outcome_of(ended, has_mail=has_mail) == "finished"
+
+
 def test_i5_one_that_tells_of_its_turns_has_not_ended_one_because_nobody_hears_it() -> None:
     state = Unknown(missing="its holder does not answer")
     view = View(run="r", state=state, since=1.0, decided_by="x", told=Working())

@@ -41,6 +41,9 @@ from bullpen.model.state import (
     Working,
 )
 
+# What says that an engine is idle before it has begun with the prompt of its start.
+BEFORE_TURNS = ("hook SessionStart", STATE_FILE)
+
 
 def fold(view: View | None, observation: Observation) -> View:
     """The view after one more observation."""
@@ -52,6 +55,7 @@ def fold(view: View | None, observation: Observation) -> View:
             since=observation.at,
             decided_by=HUB,
             evidence=(note,),
+            is_prompt_due=observation.has_prompt,
         )
     if view is None:
         raise ValueError("the first observation of a run is that it was launched")
@@ -97,6 +101,8 @@ def _after_report(view: View, report: EngineReport) -> View:
             update = {"hint": report.state, "hint_at": report.at}
         case _:
             assert_never(report.rung)
+    if report.state != Idle() or report.source not in BEFORE_TURNS:
+        update["is_prompt_due"] = False
     noted = _noted(view, report.source, report.says, report.at).model_copy(update=update)
     return _weighed(noted, report.at)
 

@@ -150,6 +150,7 @@ class View(Value):
     hint_at: float = 0.0
     stage: Stage | None = None
     idle_since: float = 0.0  # while the next hub looks for the engine of one that was idle
+    is_prompt_due: bool = False  # it was started with a prompt, and has told of no turn yet
 
     @property
     def is_over(self) -> bool:
@@ -179,10 +180,11 @@ VIEW = TypeAdapter(View)
 
 
 class Launched(Value):
-    """A new run was asked for."""
+    """A new run was asked for. `has_prompt`: with a prompt that begins a turn."""
 
     at: float
     run: str
+    has_prompt: bool = False
 
 
 class HolderRunning(Value):

@@ -222,11 +222,14 @@ def is_without_turns(view: View) -> bool:
     return isinstance(view.state, Unknown) and not view.has_reported
 
 
-def outcome_of(view: View, report: str = "") -> Outcome:
+def outcome_of(view: View, report: str = "", *, has_mail: bool = False) -> Outcome:
     """What somebody who waits for it is told. `report`: `success` or `failure`, if it reported
-    and was given nothing to do since."""
+    and was given nothing to do since. `has_mail`: a message that is not delivered begins a turn.
+    """
     state = view.state
     match state:
+        case Idle() if view.is_prompt_due or has_mail:
+            pass  # it is about to work
         case Exited(code=0):
             return "failed" if report == "failure" else "finished"
         case Exited() | Lost() | Interrupted():

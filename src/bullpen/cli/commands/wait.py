@@ -31,6 +31,8 @@ TIMED_OUT = 124  # as of timeout(1)
 def command(names: Sequence[str], is_any: bool, timeout: str | None, as_json: bool) -> None:
     """Wait until agents are idle, finished, blocked or gone.
 
+    One that has yet to begin with the prompt of its start, or with a message, is not idle.
+
     Exit code 0: idle or finished; 1: reported a failure; 10: blocked; 11: gone without a report;
     124: the time is over."""
     try:

@@ -17,7 +17,7 @@ from bullpen.home.paths import Home
 from bullpen.hub.agents import sessions
 from bullpen.hub.agents.kinds import Kinds
 from bullpen.hub.agents.observe import Observer, draft, observe_now, state_draft
-from bullpen.hub.agents.plan import Plan
+from bullpen.hub.agents.plan import Plan, TerminalPlan
 from bullpen.hub.agents.registry import LiveAgent, Registry
 from bullpen.hub.agents.watch import END_SECONDS, wait_over
 from bullpen.hub.background import Background, wholly
@@ -60,7 +60,8 @@ class Starter:
         """Carry one plan out, wholly or not at all. Every start of an agent comes through here: of
         `launch`, `restart` and pods. A limit on running agents belongs beside `refuse_taken`."""
         agent = plan.agent
-        live = LiveAgent(agent, fold(None, Launched(at=time.time(), run=agent.run)))
+        launched = Launched(at=time.time(), run=agent.run, has_prompt=_begins_a_turn(plan))
+        live = LiveAgent(agent, fold(None, launched))
         await self._registry.wait_cleared(agent.name)
         if self._registry.find(agent.name) is None:
             # What came in the moment in which the last of that name was removed.
@@ -162,6 +163,13 @@ class Starter:
             self._registry.put(before)
             drafts.append(state_draft(before))  # the last word on it is of its last run
         self._observer.surely(*drafts)
+
+
+def _begins_a_turn(plan: Plan) -> bool:
+    """Whether its program begins to work by itself. A command of the program's own (/help) may be
+    over without a turn."""
+    prompt = plan.start.prompt if isinstance(plan, TerminalPlan) else ""
+    return bool(prompt) and not prompt.startswith("/")
 
 
 def _start_failure(name: str, error: BaseException) -> BaseException:

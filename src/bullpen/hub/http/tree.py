@@ -158,7 +158,9 @@ async def wait_for_agents(
 
 def _waited(hub: Hub, name: str) -> Waited:
     live = hub.registry.get(name)
-    outcome = outcome_of(live.view, hub.children.duty(live.agent).reported)
+    # One that takes tasks reads its messages with the next of them, whenever that comes.
+    has_mail = not live.agent.takes_tasks and hub.messages.count_open(name) > 0
+    outcome = outcome_of(live.view, hub.children.duty(live.agent).reported, has_mail=has_mail)
     if hub.queue.is_waiting(name):
         outcome = "working"
     return Waited(name=name, outcome=outcome, words=words(live.view.state))
