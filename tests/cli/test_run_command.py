@@ -132,3 +132,11 @@ def test_r7_a_prompt_is_read_from_standard_input(tmp_path: Path, data: bytes, sa
         [BULLPEN, *words], input=data, capture_output=True, cwd=tmp_path, check=False
     )
     assert says in ran.stderr.decode()
+
+
+def test_r5_who_resumes_without_a_role_is_led_to_the_command_that_does(pen: Pen) -> None:
+    refused = pen.cli("run", "-d", "--resume", "--name", "eve")
+    assert (refused.code, refused.err.splitlines()[-1]) == (
+        2,
+        "hint:  as it was: bullpen resume eve",
+    )

@@ -60,7 +60,16 @@ def read_until(process: "subprocess.Popen[bytes]", wanted: bytes) -> bytes:
 
 
 def test_k3_logs_are_text_or_bytes(stage: Stage) -> None:
+    nobody = stage.run("logs")
+    assert (nobody.returncode, b"no agent has left a log" in nobody.stderr) == (4, True)
     holder = ended(stage, "amy", COLOURED)
+    assert stage.run("logs").stdout == stage.run("logs", "amy").stdout
+    ended(stage, "bob", COLOURED)
+    several = stage.run("logs")
+    assert (several.returncode, several.stderr.decode()) == (
+        2,
+        "error: whose log?\nhint:  bullpen logs NAME · there are amy, bob\n",
+    )
     assert stage.run("logs", "amy").stdout.decode() == "red wörld\n100%\n"
     assert stage.run("logs", "amy", "--raw").stdout == holder.log()
     assert b"\x1b[1;31m" in holder.log()

@@ -256,6 +256,8 @@ def test_i5_a_script_waits_for_agents_and_sees_what_they_report(grove: Grove) ->
     wait_until(lambda: bool(grove.kinds("lead")))
     event = json.loads(grove.pen.cli("events", "--for", "lead", "--json").out.splitlines()[0])
     assert (event["from"], event["kind"]) == (child, "child_exited")
+    assert grove.pen.cli("events", "lead").out == grove.pen.cli("events", "--for", "lead").out != ""
+    assert grove.pen.cli("events", "lead", "--for", "lead").code == 2
     shown = [grove.pen.cli(*words).out for words in (("list", "--tree"), ("tree",))]
     assert len({re.sub(r" +\d+[sm]\n", "\n", text) for text in shown}) == 1  # but for the age
     assert grove.pen.cli("wait", "nobody").code == 4

@@ -21,19 +21,22 @@ SHOWN_CHARACTERS = 200
 
 @click.command()
 @click.option("--follow", "-f", is_flag=True, help="Go on, as events come.")
+@click.argument("given", metavar="[NAME]", required=False, shell_complete=complete_running)
 @click.option(
     "--for",
     "name",
-    default="root",
-    help="The queue of this agent, not yours.",
+    help="The queue of this agent, not yours; as NAME.",
     shell_complete=complete_running,
 )
 @click.option("--after", type=click.IntRange(min=0), default=0, help="Only later than this id.")
 @output.json_option
-def command(follow: bool, name: str, after: int, as_json: bool) -> None:
-    """Show reports and ends of the agents that you started, or an agent did.
+def command(given: str | None, follow: bool, name: str | None, after: int, as_json: bool) -> None:
+    """Show reports and ends of the agents that you started, or NAME did.
 
     With --json one event per line."""
+    if given and name:
+        raise click.UsageError("NAME or --for, not both")
+    name = given or name or "root"
     hub = connect()
     last = _show(hub, name, after, 0.0, as_json)
     if last == after and not (follow or as_json):

@@ -16,6 +16,8 @@ from bullpen.terminal.plain import Plain
 from bullpen.terminal.sessions import find_session, known
 from bullpen.text import printable
 
+MOST_NAMED = 8
+
 
 def complete_known(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names of all agents for the shell; silent when there is no home."""
@@ -26,18 +28,19 @@ def complete_known(_ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 @click.command()
-@click.argument("name", shell_complete=complete_known)
+@click.argument("name", required=False, shell_complete=complete_known)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the agent's program ends.")
 @click.option("-n", "--lines", "last", type=click.IntRange(0), help="Only so many, the last.")
 @click.option("--raw", is_flag=True, help="Bytes as they are, with all control sequences.")
-def command(name: str, follow: bool, last: int | None, raw: bool) -> None:
-    """Print what an agent's program wrote to its terminal.
+def command(name: str | None, follow: bool, last: int | None, raw: bool) -> None:
+    """Print what an agent's program wrote to its terminal. Without NAME: of the only agent.
 
     As readable text; of programs that draw the whole screen this gives only pieces. What would
     change the order of characters is written as \\u202e. Of an agent that takes tasks it is the
     journal: when it was started, what became of its tasks; their output is in `bullpen task show`.
     """
     home = current_home()
+    name = name or _only_agent(home)
     session = find_session(home, name)
     if is_task_agent(session):
         write_journal(session, follow=follow, last=last, raw=raw)
@@ -53,6 +56,16 @@ def command(name: str, follow: bool, last: int | None, raw: bool) -> None:
     if follow and not raw:
         sys.stdout.buffer.write(_safe(plain.finish()))
         sys.stdout.buffer.flush()
+
+
+def _only_agent(home: Home) -> str:
+    names = known(home)
+    if not names:
+        raise BullpenError("no agent has left a log", hint="bullpen run", kind=Kind.NOT_FOUND)
+    if len(names) > 1:
+        named = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
+        raise BullpenError("whose log?", hint=f"bullpen logs NAME · there are {named}")
+    return names[0]
 
 
 def _plain(log: LogFiles, plain: Plain, *, is_all: bool) -> Iterator[bytes]:

@@ -116,7 +116,7 @@ def command(
     directory of this name there.
     """
     if role is None:
-        _refuse_without_role(words, bool(model or branch or base), prompt)
+        _refuse_without_role(words, bool(model or branch or base), prompt, resume and (name or ""))
     if prompt == "-":
         from bullpen.cli.tasks.options import prompt_of
 
@@ -164,7 +164,14 @@ def command(
         )
 
 
-def _refuse_without_role(words: Sequence[str], changes_role: bool, prompt: str) -> None:
+def _refuse_without_role(
+    words: Sequence[str], changes_role: bool, prompt: str, resumed: str
+) -> None:
+    if not words and resumed:
+        raise BullpenError(
+            "--resume goes with a role: it starts an agent of that role",
+            hint=f"as it was: bullpen resume {resumed}",
+        )
     if not words:
         raise BullpenError(
             "neither a role nor a program to run",
