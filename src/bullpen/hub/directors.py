@@ -47,7 +47,7 @@ class Directors:
         living = await self._components.living()
         processes = {one.name: one for one in living if one.kind == "director"}
         files = {path.stem for path in files_in(self._home.directors)}
-        problems = await self._files.problems()
+        problems = await self._files.problems() if files else {}
         shown = []
         for name in sorted({*files, *self._known, *processes}):
             # A file may also be wrong by its name.
