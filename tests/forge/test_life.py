@@ -374,6 +374,24 @@ def test_d2_a_change_whose_answer_is_lost_is_not_made_twice(
     assert office.run().over == {number: "approved"}
 
 
+@pytest.mark.parametrize("end", ["closed", "merged"])
+def test_d2_a_pull_that_was_over_before_its_director_knew_of_it_is_the_only_one(
+    office: Office, forge: Forge, end: str
+) -> None:
+    number = forge.world.open_issue("ann", "[robo] Greet", "")
+    office.script(number, Answer(commit="greet"), LGTM)
+    forge.lost = ["/pulls"]
+    office.run()
+    [pull] = forge.world.pulls
+    assert pull.pull is not None
+    pull.pull.merged = end == "merged"
+    forge.world.edit(pull.number, state="closed")
+    office.seconds += 1000
+    memory = office.run()
+    assert forge.world.pulls == [pull]
+    assert memory.over == {number: "merged" if end == "merged" else "rejected"}
+
+
 @pytest.mark.storm
 def test_d2_a_forge_that_is_away_is_waited_for(office: Office, forge: Forge) -> None:
     forge.world.open_issue("ann", "[robo] Greet", "")

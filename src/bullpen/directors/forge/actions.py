@@ -101,6 +101,7 @@ class OpenPull(Action):
 
     kind: Literal["open_pull"] = "open_pull"
     number: int
+    commit: str = ""  # unknown of one that an earlier version had begun
     title: str
     body: str
     is_draft: bool

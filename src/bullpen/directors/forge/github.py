@@ -267,6 +267,7 @@ def _pull(fields: Any) -> Pull:
         url=fields["html_url"],
         is_open=fields["state"] == "open",
         is_merged=bool(fields.get("merged_at")),
+        head=fields["head"]["sha"],
     )
 
 

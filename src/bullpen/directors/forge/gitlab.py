@@ -246,4 +246,5 @@ def _pull(fields: Any) -> Pull:
         url=fields["web_url"],
         is_open=fields["state"] in ("opened", "locked"),
         is_merged=fields["state"] == "merged",
+        head=fields.get("sha") or "",
     )

@@ -48,12 +48,13 @@ class Reviews(Value):
 
 
 class Pull(Value):
-    """A pull or merge request."""
+    """A pull or merge request. `head`: the commit that it proposes, or proposed at last."""
 
     number: int
     url: str
     is_open: bool
     is_merged: bool = False
+    head: str = ""
 
 
 class Health(Value):

@@ -261,6 +261,7 @@ class Planner:
             key=_key(work, "pull"),
             subject=_subject(work),
             number=work.number,
+            commit=work.pushed,
             title=texts.harmless(texts.one_line(self._own_title(work))),
             body=texts.pull_text(work.number, summary, review),
             is_draft=pushed.is_draft,

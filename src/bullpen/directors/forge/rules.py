@@ -393,7 +393,8 @@ class ForgeRules:
     async def _open_pull(self, action: OpenPull) -> Outcome:
         branch = self._branch(action.number)
         pull = await self.forge.find_pull(branch)
-        if pull is not None and pull.is_open:
+        # One that an earlier process opened may be over by now, with the very commit.
+        if pull is not None and (pull.is_open or (action.commit and pull.head == action.commit)):
             return pull
         repository = await self.forge.repository()
         return await self.forge.open_pull(
