@@ -33,8 +33,11 @@ METAPHORS = frozenset(
 
 
 def variables(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Arguments, and what is assigned in functions; fields of stored records stay as they are."""
+    """Classes, functions, arguments, and what is assigned in functions, also to `self`; fields of
+    stored records stay as they are."""
     for function in ast.walk(tree):
+        if isinstance(function, ast.ClassDef):
+            yield function.lineno, function.name
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         yield function.lineno, function.name
@@ -43,11 +46,14 @@ def variables(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.arg
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 yield node.lineno, node.id
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                yield node.lineno, node.attr
 
 
 def vague_names(source: str) -> list[tuple[int, str]]:
     names = set(variables(ast.parse(source)))
-    return sorted((line, name) for line, name in names if name.lstrip("_") in VAGUE | METAPHORS)
+    vague = VAGUE | METAPHORS
+    return sorted((line, name) for line, name in names if name.lstrip("_").lower() in vague)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +64,8 @@ def vague_names(source: str) -> list[tuple[int, str]]:
         ("async def get():\n    for told, (said, row) in []: ...", ["said", "told"]),
         ("def sweep(): ...", ["sweep"]),
         ("def _told(): ...", ["_told"]),
+        ("class Held: ...", ["Held"]),
+        ("def set(self):\n    self._held = 1", ["_held"]),
         ("class Row:\n    asked: float\n\ndef get(row):\n    return row.asked", []),
     ],
 )

@@ -259,7 +259,7 @@ def _look_at_file(
     return config, str(data.get("type", "?")), in_file
 
 
-def _troubles(answer: calls.Held) -> list[DirectorProblem]:
+def _troubles(answer: calls.DirectorTasks) -> list[DirectorProblem]:
     return [
         DirectorProblem(
             one.reason,

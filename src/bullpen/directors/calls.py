@@ -17,17 +17,17 @@ from bullpen.directors.history import HistoryPage
 from bullpen.model.value import Value
 
 
-class Told(Value):
+class DirectorFields(Value):
     """Something that a director tells, with all the keys that it has."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    def as_told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON, no key more than there was."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class HeldTask(Told):
+class DirectorTask(DirectorFields):
     """Something that it holds and that is not over."""
 
     id: str
@@ -36,7 +36,7 @@ class HeldTask(Told):
     agent: str | None = None
 
 
-class Goal(HeldTask):
+class Goal(DirectorTask):
     """A goal, over or not."""
 
     goal: str
@@ -44,23 +44,23 @@ class Goal(HeldTask):
     report: str | None = None
 
 
-class ToldTrouble(Trouble):
+class SubjectTrouble(Trouble):
     """What holds it up, and of which subject."""
 
     about: str
 
 
-class Held(Value):
+class DirectorTasks(Value):
     """What `/tasks` tells."""
 
-    tasks: tuple[HeldTask, ...]
-    problems: tuple[ToldTrouble, ...]
+    tasks: tuple[DirectorTask, ...]
+    problems: tuple[SubjectTrouble, ...]
 
 
 class DirectorAgents(Value):
     """What `/agents` tells."""
 
-    agents: tuple[Told, ...]
+    agents: tuple[DirectorFields, ...]
     last_poll: float | None
 
 
@@ -70,20 +70,20 @@ class Taken(Value):
     task_id: str
 
 
-class Moved(Told):
+class Moved(DirectorFields):
     """What has become of a goal or an occurrence."""
 
     id: str
 
 
-class LastRun(Told):
+class LastRun(DirectorFields):
     """What came of an occurrence."""
 
     state: str
     reason: str = ""
 
 
-class ScheduledEntry(Told):
+class ScheduledEntry(DirectorFields):
     """An entry of a schedule, with the keys of its file."""
 
     name: str
@@ -106,9 +106,9 @@ class Removed(Value):
     removed: str
 
 
-def list_tasks() -> Call[Held]:
+def list_tasks() -> Call[DirectorTasks]:
     """What it holds, and what holds it up."""
-    return Call("GET", path("tasks"), read=Held.model_validate_json)
+    return Call("GET", path("tasks"), read=DirectorTasks.model_validate_json)
 
 
 def list_history(page: int | None = None, limit: int | None = None) -> Call[HistoryPage]:

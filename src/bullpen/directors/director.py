@@ -51,7 +51,7 @@ class Director(ComponentProcess, Generic[S, M, A, O]):
 
     def __init__(self, home: Home, name: str, config: ComponentConfig) -> None:
         super().__init__(home, name, config)
-        self._held = contextlib.ExitStack()
+        self._lock = contextlib.ExitStack()
 
     # ── what a type of directors says ──
 
@@ -87,7 +87,7 @@ class Director(ComponentProcess, Generic[S, M, A, O]):
         return self.config.discovery or settings
 
     def listen(self) -> None:
-        self._held.enter_context(memory.locked(self.directory))
+        self._lock.enter_context(memory.locked(self.directory))
         self._make_loop()
 
     def _make_loop(self) -> None:

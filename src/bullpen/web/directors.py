@@ -41,7 +41,7 @@ class Directors:
 
     async def run_entry(self, name: str, entry: str) -> dict[str, Any]:
         """Run that entry of that scheduler now: the occurrence's id."""
-        return (await self._ask(name, calls.run_entry(entry))).as_told()
+        return (await self._ask(name, calls.run_entry(entry))).to_json()
 
     async def give_goal(self, name: str, prompt: str, request: str | None) -> dict[str, Any]:
         """Have that manager lead others to it: the goal's id."""
@@ -49,7 +49,7 @@ class Directors:
 
     async def cancel_goal(self, name: str, id: str) -> dict[str, Any]:
         """End a goal; one that is over stays as it is."""
-        return (await self._ask(name, calls.cancel_goal(id))).as_told()
+        return (await self._ask(name, calls.cancel_goal(id))).to_json()
 
     async def _ask(self, name: str, call: Call[T]) -> T:
         """At the director's own socket; only of one that the hub knows."""
@@ -84,15 +84,15 @@ def own_words(socket: Path) -> dict[str, Any] | None:
     schedule, history = _find(socket, calls.get_schedule()), _find(socket, calls.list_history())
     entries = schedule.schedule if schedule else ()
     runs = sorted((at, one.name) for one in entries for at in one.next_runs)
-    shown = [one.as_told() for one in entries[:MOST]]
+    shown = [one.to_json() for one in entries[:MOST]]
     return {
         "type": status.config.get("type", ""),
         "version": status.version,
         "current_task": status.current_task and status.current_task.model_dump(mode="json"),
         "log": [one.model_dump(mode="json") for one in status.log[-LOG_ENTRIES:]],
-        "tasks": [one.as_told() for one in work.tasks[:MOST]] if work else [],
+        "tasks": [one.to_json() for one in work.tasks[:MOST]] if work else [],
         "problems": [one.model_dump(mode="json") for one in work.problems[:MOST]] if work else [],
-        "agents": [one.as_told() for one in agents.agents[:MOST]] if agents else [],
+        "agents": [one.to_json() for one in agents.agents[:MOST]] if agents else [],
         "last_poll": agents.last_poll if agents else None,
         "schedule": [{key: one.get(key) for key in SHOWN} for one in shown],
         "over": [one.model_dump(mode="json") for one in history.items[:LAST]] if history else [],

@@ -155,7 +155,7 @@ def goals(name: str, as_json: bool) -> None:
     """List the goals of a director of type claude: those that are not over, then the last ones."""
     rows_of_goals = directors.list_goals(current_home(), name)
     if as_json:
-        output.write_json({"goals": [one.as_told() for one in rows_of_goals]})
+        output.write_json({"goals": [one.to_json() for one in rows_of_goals]})
         return
     if not rows_of_goals:
         output.write(f'{name} has no goals · bullpen director task {name} "GOAL"')
@@ -178,7 +178,7 @@ def _write_goal(one: Goal, has_waited: bool, as_json: bool) -> None:
     """One that was waited for is its report; one that was only looked at says its state first."""
     line = f"{one.id} {one.state}" + (f": {one.reason}" if one.reason else "")
     if as_json:
-        output.write_json(one.as_told())
+        output.write_json(one.to_json())
     elif not has_waited:
         output.write(output.printable(line, lines=True))
     if not as_json and one.report:

@@ -157,7 +157,7 @@ def run(name: str, director: str | None, as_json: bool) -> None:
         )
     occurrence = ask_director(running, calls.run_entry(name))
     if as_json:
-        output.write_json(occurrence.as_told())
+        output.write_json(occurrence.to_json())
     else:
         output.write(f"{occurrence.id} is due · bullpen schedule list says what comes of it")
     for lack in _lacks(home, counting.entries[name]):
@@ -234,7 +234,7 @@ def _counting(home: Home, director: str | None) -> _Counting:
     if not file.problem:
         return _Counting(name, running, file.entries, None)
     keys = Entry.key_names()
-    rows = [one.as_told() for one in ask_director(running, calls.get_schedule()).schedule]
+    rows = [one.to_json() for one in ask_director(running, calls.get_schedule()).schedule]
     entries = [Entry.model_validate({k: one[k] for k in keys if k in one}) for one in rows]
     return _Counting(name, running, {entry.name: entry for entry in entries}, file.problem)
 
@@ -321,7 +321,7 @@ def _shown(entry: Entry, count: int, running: calls.ScheduledEntry | None) -> di
         **fields,
         "timezone": _zone(entry),
         "next_runs": [_utc(due) for due in _next(entry, count)],
-        "last": running.last.as_told() if running and running.last else None,
+        "last": running.last.to_json() if running and running.last else None,
         "waits_for": running.waits_for if running else None,
     }
 

@@ -39,7 +39,7 @@ class Scheduler(Director[Snapshot, Ledger, SchedulerAction, str]):
     def make_rules(self) -> SchedulerRules:
         self.file = ScheduleFile(self.home, config_file(self.home, self.name))
         self._zone = local_zone()
-        self._told = ""
+        self._noted_problem = ""
         self._runs = NextRuns(NEXT_RUNS)
         return SchedulerRules(
             self.name, self.hub, self._schedule, lambda: self.loop.refusals, time.time
@@ -48,15 +48,15 @@ class Scheduler(Director[Snapshot, Ledger, SchedulerAction, str]):
     def _schedule(self) -> tuple[Mapping[str, Entry], Mapping[str, str]]:
         """As the file says now, or said when it was right."""
         if self.file.look():
-            if self.file.problem and self.file.problem != self._told:
+            if self.file.problem and self.file.problem != self._noted_problem:
                 note = "the file has errors: the schedule of before counts"
                 self.life.note("error", note, reason=self.file.problem)
-            if self._told and not self.file.problem:
+            if self._noted_problem and not self.file.problem:
                 self.life.note("info", "the file is right again")
             if not self.file.problem:
                 schedule = tuple(self.file.entries.values())
                 self.config = self.config.model_copy(update={"schedule": schedule})
-            self._told = self.file.problem
+            self._noted_problem = self.file.problem
         entries = self.file.entries
         return entries, {name: self.zone_of(entry) for name, entry in entries.items()}
 
