@@ -16,12 +16,13 @@ class ErrorFields(TypedDict):
 @dataclass(frozen=True)
 class PodStep:
     """What was done, or begun; the last has the `pod` that runs, or the `error`. Of a sequence it
-    also has the members, in their order."""
+    also has the members, in their order, and where it lands at the end, if it does."""
 
     step: str | None = None
     members: tuple[str, ...] | None = None
     seconds: float | None = None
     pod: str | None = None
+    lands_in: str | None = None
     error: ErrorFields | None = None
 
     @classmethod

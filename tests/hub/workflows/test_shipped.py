@@ -64,6 +64,7 @@ def test_p4_bugfix_from_a_prompt_to_a_landed_branch(tmp_path: Path) -> None:
         ran = desk.pen.cli("pod", "launch", "bugfix", "--prompt", PROMPT, cwd=repo)
         assert ran.code == 0, ran
         assert ran.out.startswith("pod bugfix is running: finder, then fixer, then checker\n")
+        assert ran.out.endswith("\nat its end you are asked whether it lands in main\n")
         wait_until(
             lambda: is_asked(desk.pen) or "stopped" in desk.pen.cli("inbox").out, 3 * SECONDS
         )

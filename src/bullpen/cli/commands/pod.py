@@ -81,6 +81,9 @@ def _show(step: PodStep) -> None:
             order = ", then ".join(step.members)
             output.write(f"pod {step.pod} is running: {order}")
             output.write("bullpen tasks · the result comes to bullpen inbox")
+            if step.lands_in:
+                target = output.printable(step.lands_in)
+                output.write(f"at its end you are asked whether it lands in {target}")
         case "running":
             output.write(f"pod {step.pod} is running · bullpen pod attach {step.pod}")
 

@@ -261,6 +261,8 @@ class Workflows:
 def _under_way(record: SequenceRecord) -> Launching:
     members = [step.name for step in record.steps]
     running = {"step": "running", "pod": record.pod, "members": members}
+    if record.target:
+        running["lands_in"] = record.target
     return Launching(record.id, record.pod, steps=[running], is_over=True)
 
 
