@@ -327,3 +327,23 @@ def test_d1_in_a_week_every_occurrence_has_its_place() -> None:
 def test_d1_in_a_year_every_occurrence_has_its_place(zone: str) -> None:
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     replay(zone, 2, begin, begin.replace(year=2027))
+
+
+def test_l1_a_run_on_any_machine_has_a_branch_of_its_own() -> None:
+    fields = {"name": "t.1", "cron": "@hourly", "prompt": "x", "overlap": "allow", "fleet": True}
+    simulation = Simulation(Entry.model_validate({**fields, "workdir": "/shop"}))
+    simulation.look(NINE)
+    given = [
+        action
+        for hours in (1, 2)
+        for action in simulation.look(NINE + hours * HOUR)
+        if isinstance(action, GiveTask)
+    ]
+    given += [one for one in simulation.look(NINE + 2 * HOUR + 1) if isinstance(one, GiveTask)]
+    assert [one.branch for one in given] == [
+        "schedule/t-1-20260504-100000",
+        "schedule/t-1-20260504-110000",
+    ]
+    for other in ({"agent": "amy"}, {"project": "shop"}):
+        with pytest.raises(ValueError, match="fleet: true goes with role or labels"):
+            Entry.model_validate({**fields, **other})

@@ -18,6 +18,7 @@ from bullpen.hub.fleet_tasks.local import LocalTasks
 from bullpen.hub.fleet_tasks.outgoing import OutgoingTasks
 from bullpen.hub.tasks.queue import TaskQueue
 from bullpen.model.task_moves import end_elsewhere
+from tests.directors.running import made_scheduler
 from tests.fleet.queues import Queues, made_queues
 from tests.hub.pods.support import deadly_hub
 from tests.steps import after, before
@@ -62,6 +63,24 @@ def test_l3_whoever_stands_in_a_repository_sends_what_is_committed(queues: Queue
     git(queues.repo, "checkout", "-q", "file1.txt")
     ran = queues.h1.cli(*words, "--scratch", cwd=queues.repo)
     assert ran.code == 0 and "in an empty directory of its own" in ran.err
+
+
+def test_l1_d1_a_schedule_has_agents_of_all_machines_work_and_their_branches_come_back(
+    queues: Queues,
+) -> None:
+    entry = {"name": "a..b", "cron": "@yearly", "prompt": "nightly", "role": "tim", "fleet": True}
+    with made_scheduler(queues.h1, {**entry, "workdir": str(queues.repo)}) as director:
+        assert "tim of the fleet" in director.cli("schedule", "list").out
+        ran = director.cli("schedule", "run", "a..b")
+        assert ran.code == 0, ran
+        wait_until(lambda: bool(director.ask("GET", "/history")["items"]), 120)
+        (row,) = director.ask("GET", "/history")["items"]
+    assert (row["state"], row["agent"]) == ("completed", "h2/tim"), row
+    (branch,) = git(
+        queues.repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/schedule"
+    ).split()
+    assert branch.startswith("schedule/a--b-20")
+    assert git(queues.repo, "log", "--format=%s", f"main..{branch}") == "Do nightly"
 
 
 def test_l3_a_branch_that_went_on_meanwhile_is_left_alone(queues: Queues) -> None:

@@ -86,6 +86,9 @@ def list_(director: str | None, as_json: bool) -> None:
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Or with this label.")
 @click.option("--project", help="Where it works: a file in projects/.")
 @click.option("--workdir", metavar="DIR", help="Or in this directory.")
+@click.option(
+    "--fleet", is_flag=True, default=None, help="On any machine of the fleet; see docs/fleet.md."
+)
 @click.option("--model", help="Which model.")
 @click.option("--timezone", metavar="ZONE", help="e.g. Europe/Berlin (default: this machine's).")
 @click.option("--overlap", type=click.Choice(["skip", "queue", "allow"]), help="(default: skip)")
@@ -100,7 +103,7 @@ def add(
     labels: tuple[str, ...],
     director: str | None,
     as_json: bool,
-    **fields: str | None,
+    **fields: Any,
 ) -> None:
     """Add an entry. CRON has five fields, or is @hourly, @daily …; quote it.
 
@@ -270,7 +273,11 @@ def _lacks(home: Home, entry: Entry) -> Iterator[str]:
     """What the entry needs and this home does not have now; it may have it in time."""
     if entry.agent and entry.agent not in {*list_agent_files(home), *known(home)}:
         yield f"no agent called {entry.agent} · bullpen agent start {entry.agent} --role ROLE"
-    if entry.role and entry.role not in {file.name for file in list_roles(home.roles)}:
+    if (
+        entry.role
+        and not entry.fleet
+        and entry.role not in {file.name for file in list_roles(home.roles)}
+    ):
         yield f"no role called {entry.role} · bullpen role list"
     if entry.project and not (home.projects / f"{entry.project}.yaml").exists():
         yield f"no project called {entry.project}: {home.projects / entry.project}.yaml"
@@ -343,6 +350,7 @@ def _when(entry: Entry, runs: list[Any]) -> str:
 def _line(one: dict[str, Any]) -> tuple[str, ...]:
     labels = ",".join(f"{key}={value}" for key, value in one.get("labels", {}).items())
     agent = one.get("agent") or " ".join(filter(None, (one.get("role"), labels))) or "anybody"
+    agent += " of the fleet" if one.get("fleet") else ""
     entry = Entry.model_validate({key: one[key] for key in ("name", "cron", "prompt", "timezone")})
     return (
         one["name"],

@@ -44,6 +44,8 @@ type: scheduler
 #     overlap: skip            # the last run is not over: skip this one, queue it, or allow both
 #     catch_up: none           # missed while it was down: none, once, or all
 #     timeout: 1h              # for a free agent; then again for the task
+#     fleet: false             # true, on any machine; what is committed in workdir goes there, and
+#                              # comes back as a branch, schedule/NAME-TIME
 schedule: []
 """
 
@@ -66,6 +68,15 @@ class Entry(Block):
     overlap: Literal["skip", "queue", "allow"] = "skip"
     catch_up: Literal["none", "once", "all"] = "none"
     timeout: PositiveDuration = timedelta(hours=1)
+    fleet: bool = False
+
+    @model_validator(mode="after")
+    def _is_for_one_machine_or_all(self) -> "Entry":
+        if self.fleet and (self.agent is not None or self.project is not None):
+            raise ValueError(
+                "fleet: true goes with role or labels, not with agent; with workdir, not project"
+            )
+        return self
 
     @model_validator(mode="after")
     def _has_one_taker(self) -> "Entry":

@@ -102,11 +102,13 @@ class GiveTask(Action):
     project: str | None = None
     workdir: str | None = None
     model: str | None = None
+    branch: str = ""  # of all machines: what comes of it is this branch
     timeout_seconds: float
 
     @property
     def words(self) -> str:
-        return f"gives a task to {self.agent or self.role or 'whoever is free'}"
+        whom = self.agent or self.role or "whoever is free"
+        return f"gives a task to {whom}" + (", on any machine" if self.branch else "")
 
 
 class CancelTask(Action):

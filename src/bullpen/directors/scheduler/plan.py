@@ -225,8 +225,15 @@ def _task(entry: Entry, one: Pending) -> GiveTask:
         project=entry.project,
         workdir=entry.workdir,
         model=entry.model,
+        branch=_branch(entry, one.due) if entry.fleet else "",
         timeout_seconds=entry.timeout.total_seconds(),
     )
+
+
+def _branch(entry: Entry, due: float) -> str:
+    """A name that git takes, and that no other occurrence has."""
+    name = entry.name.replace(".", "-")
+    return f"schedule/{name}-{datetime.fromtimestamp(due, UTC):%Y%m%d-%H%M%S}"
 
 
 # ── rows ──
