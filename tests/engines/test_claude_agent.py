@@ -121,7 +121,6 @@ def test_e3_resume_without_a_conversation_is_refused(both: Team) -> None:
     assert both.pen.agents() == {}
 
 
-@pytest.mark.storm
 def test_e3_a_conversation_whose_transcript_is_gone_is_not_resumed_as_another(both: Team) -> None:
     amy = both.run(prompt="[[say noted]]")
     amy.wait_said("noted")
@@ -134,7 +133,6 @@ def test_e3_a_conversation_whose_transcript_is_gone_is_not_resumed_as_another(bo
     amy.wait_said("a new one")
 
 
-@pytest.mark.storm
 def test_b8_a_restart_whose_transcript_is_gone_says_so(both: Team) -> None:
     amy = both.run(prompt="[[say noted]]")
     amy.wait_said("noted")

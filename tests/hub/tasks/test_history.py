@@ -104,7 +104,6 @@ def test_t10_the_directory_of_a_task_goes_with_its_last_record_unless_it_holds_w
     assert (Path(work["directory"]) / "work").read_text() == "x"
 
 
-@pytest.mark.storm
 def test_t10_rows_of_lists_have_the_beginnings_of_texts(desk: Desk) -> None:
     desk.program("result('y' * (2 << 20))")
     desk.agent("amy", walls=False)

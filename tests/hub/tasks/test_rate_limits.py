@@ -2,19 +2,25 @@
 
 import contextlib
 import json
+import os
 import re
 import sqlite3
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bullpen.hub.tasks.limits import account_of, believed_until
+from bullpen.hub.usage import rate_limits
 from bullpen.model.agent import Agent
-from bullpen.model.task import Queued, Run, Task, TaskWorking, Wish
+from bullpen.model.launch import Launch
+from bullpen.model.state import Idle
+from bullpen.model.task import Queued, QueuedTaskRequest, Run, Task, TaskRequest, TaskWorking, Wish
 from bullpen.model.task_moves import MOST_LIMITS, after_run, begin
-from tests.hub.tasks.desk import Desk
+from tests.hub.parts import Parts, in_parts, until
+from tests.hub.tasks.desk import PROGRAM, PYTHON, Desk
 from tests.waiting import wait_until
 
 LIMITED = """
@@ -121,6 +127,56 @@ def test_o3_a_parked_task_can_be_cancelled_and_a_new_start_is_a_new_try(desk: De
     assert desk.task(task)["state"] == "queued"
     desk.start("amy")
     assert desk.done(task)["output"] == "all is well"
+
+
+@pytest.mark.slow
+def test_o3_a_limit_parks_all_of_an_account_and_its_task_keeps_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the parts of a hub: as the story of a whole day at the top of this module."""
+    monkeypatch.setattr(rate_limits, "JITTER_SECONDS", 0.0)
+    engine = tmp_path / "engine"
+    engine.write_text(PROGRAM.format(python=PYTHON, code=LIMITED))
+    engine.chmod(0o755)
+    reset = time.time() + 7200
+
+    async def story(parts: Parts) -> None:
+        env = {"PATH": os.defpath, "HOME": str(tmp_path), "BULLPEN_CLAUDE_BIN": str(engine)}
+        agents = {}
+        for name, login in (("amy", "one"), ("bob", "one"), ("carol", "another")):
+            role = {"sandbox": {"enabled": False}, "env": {"ANTHROPIC_API_KEY": login}}
+            (parts.home.roles / f"{name}.yaml").write_text(json.dumps({"name": name, **role}))
+            asked = Launch(kind="headless", name=name, role=name, cwd="/", env=env)
+            agents[name] = await parts.hub.launcher.launch(asked)
+        await until(lambda: all(live.view.is_ready for live in agents.values()))
+
+        async def offered(agent: str) -> Task:
+            return await parts.tasks.offer(QueuedTaskRequest(prompt="x", agent=agent))
+
+        limits = {"FAILS": "1", "WORDS": words_of(reset)}
+        first = await parts.tasks.submit("amy", TaskRequest(prompt="x", env=limits))
+        await until(lambda: agents["bob"].view.state != Idle())
+        waiting = Idle(limited_until=agents["bob"].view.state.limited_until)
+        assert reset - 60 <= waiting.limited_until <= reset + 60
+        assert agents["amy"].view.state == waiting
+        board = parts.tasks.board
+        await until(lambda: parts.tasks.open_tasks("amy")[0].state == "queued")
+        status = (await board.get(first.id)).status
+        assert status == Queued(limits=1, due=waiting.limited_until)
+        later = await offered("amy")
+        others = await offered("bob"), await offered("carol")
+        assert (await board.wait(others[1].id, lambda _task: False)).state == "completed"
+        states = [(await board.get(each.id)).state for each in (first, later, others[0])]
+        assert states == ["queued"] * 3
+        # The wait is over: what met the limit comes before what was offered since.
+        for live in (agents["amy"], agents["bob"]):
+            parts.hub.rate_limits._free(live, waiting.limited_until)
+        ended = [await board.wait(id, lambda _task: False) for id in (later.id, first.id)]
+        assert [task.state for task in ended] == ["completed"] * 2
+        runs = [task.runs[-1] for task in ended]
+        assert runs[1].began < runs[0].began
+
+    in_parts(story, factory=True)
 
 
 # ── rules ──

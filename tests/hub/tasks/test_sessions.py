@@ -34,7 +34,6 @@ def test_t4_a_session_goes_on_in_another_task(any_desk: Desk) -> None:
     assert list(Path(other["directory"]).iterdir()) == []
 
 
-@pytest.mark.storm
 def test_t4_a_session_whose_transcript_is_gone_begins_anew_with_a_warning(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     first = desk.over(desk.give("amy", "[[say noted]]"))

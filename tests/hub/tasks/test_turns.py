@@ -241,7 +241,6 @@ result(conversation, total_cost_usd=0.25)
 # ── time ──
 
 
-@pytest.mark.storm
 def test_t7_time_is_over_and_what_was_said_is_kept(any_desk: Desk) -> None:
     any_desk.agent("amy", walls=any_desk.claude.model is not None)
     script = '[[say so far ; tool Bash {"command": "true"} ; hold one]]'
