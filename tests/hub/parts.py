@@ -111,6 +111,18 @@ class Parts:
         await until(lambda: live.view.is_ready)
         return live
 
+    async def claude_agent(self, name: str, program: Path, **fields: Any) -> LiveAgent:
+        """The same of a program that takes the place of Claude Code."""
+        role = {"name": name, "sandbox": {"enabled": False}, **fields}
+        (self.home.roles / f"{name}.yaml").write_text(json.dumps(role))
+        home = str(self.home.root.parent / "person")
+        env = {"PATH": os.defpath, "HOME": home, "ANTHROPIC_API_KEY": "k"}
+        env["BULLPEN_CLAUDE_BIN"] = str(program)
+        asked = Launch(kind="headless", name=name, role=name, cwd="/", env=env)
+        live = await self.hub.launcher.launch(asked)
+        await until(lambda: live.view.is_ready)
+        return live
+
     def put(self, name: str = "amy", state: State | None = None, **fields: Any) -> LiveAgent:
         """An agent of which nothing is recorded yet; it is starting, or in that state."""
         given = {"run": f"run-{name}", "engine": ENGINE, "cwd": "/", "command": ("x",)}

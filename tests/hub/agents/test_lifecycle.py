@@ -6,18 +6,22 @@ import os
 import re
 import socket
 import stat
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bullpen.cli.commands import send_keys
 from bullpen.client import start
 from bullpen.errors import BullpenError, Kind
 from bullpen.home import hub_file
+from bullpen.hub.http import agents as http_agents
 from tests.holder.programs import RAW, SLEEPER
 from tests.holder.programs import python as held_python
 from tests.hub.http.agents import token_of
+from tests.hub.parts import Parts, in_parts
 from tests.hub.pen import Pen, change_hub, made_pen
 from tests.hub.programs import END, SLEEP, STUBBORN, python
 from tests.listing import list_files
@@ -526,6 +530,21 @@ def test_a1_text_and_keys_are_typed_one_after_the_other(pen: Pen, tmp_path: Path
     assert pen.cli("send-keys", "amy", "do it", " now", "Enter", "C-c", "x").code == 0
     wait_until(lambda: (tmp_path / "pieces").read_text().endswith("78 "))
     assert (tmp_path / "pieces").read_text() == "646f206974206e6f77 0d03 78 "
+
+
+def test_a1_text_and_keys_are_typed_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_agents, "PART_SECONDS", 0.1)
+
+    async def story(parts: Parts) -> None:
+        holder = await parts.hold(parts.put())
+        words = ("do it", " now", "Enter", "C-c", "x")
+        given = http_agents.Input(text=send_keys._parts(words, literal=False))
+        began = time.monotonic()
+        await http_agents.type_into(parts.hub, "amy", given)
+        assert holder.typed == [b"do it now", b"\r\x03", b"x"]
+        assert time.monotonic() - began >= 0.2
+
+    in_parts(story)
 
 
 def test_b4_explain_tells_that_a_program_was_woken_after_ctrl_z(tidy: Pen) -> None:

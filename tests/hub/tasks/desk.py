@@ -139,8 +139,7 @@ class Desk:
         """Agents that start from now on run this in place of Claude Code. It is Python; `say` and
         `result` write what Claude Code would, `prompt` is what it was told."""
         path = self.pen.root.parent / "program"
-        path.write_text(PROGRAM.format(python=PYTHON, code=code))
-        path.chmod(0o755)
+        write_program(path, code)
         self.pen.env["BULLPEN_CLAUDE_BIN"] = str(path)
 
     def ask(self, method: str, target: str, body: Any = None) -> tuple[int, dict[str, Any]]:
@@ -197,6 +196,12 @@ def made_desk(root: Path, kind: str = "standin") -> Iterator[Desk]:
     """Of the stand-in, which is fast, or of the "real" Claude Code."""
     with made_claude(root, kind) as claude, made_pen() as pen:
         yield Desk(pen, claude)
+
+
+def write_program(path: Path, code: str) -> None:
+    """As `Desk.program` says."""
+    path.write_text(PROGRAM.format(python=PYTHON, code=code))
+    path.chmod(0o755)
 
 
 PYTHON = os.path.realpath(sys.executable)

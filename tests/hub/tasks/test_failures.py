@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from bullpen.hub.tasks import run as task_run
+from bullpen.model.task import Task, TaskRequest
 from tests.engines.cli import StandIn
+from tests.hub.parts import Parts, in_parts
 from tests.hub.pen import made_pen
 from tests.hub.small_disk import fill, small_disk
-from tests.hub.tasks.desk import Desk
+from tests.hub.tasks.desk import Desk, write_program
 from tests.processes import alive, kill
 from tests.waiting import wait_until
 
@@ -283,10 +286,19 @@ def test_output_of_many_megabytes_and_lines_without_end(desk: Desk) -> None:
     assert int(peak.split()[1]) < 700_000, peak
 
 
-@pytest.mark.storm
-def test_a_program_that_does_not_end_after_its_result_is_ended(desk: Desk) -> None:
-    desk.program("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nresult('said')\ntime.sleep(600)\n")
-    desk.agent("amy", walls=False)
-    found = desk.over(desk.give("amy", "x"))
-    assert (found["state"], found["output"]) == ("completed", "said")
-    assert found["runs"][0]["signal"] == signal.SIGKILL
+def test_t9_a_program_that_does_not_end_after_its_result_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_run, "LINGER_SECONDS", 0.1)
+    engine = tmp_path / "engine"
+    code = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nresult('said')\ntime.sleep(600)\n"
+    write_program(engine, code)
+
+    async def story(parts: Parts) -> Task:
+        await parts.claude_agent("amy", engine)
+        task = await parts.tasks.submit("amy", TaskRequest(prompt="x"))
+        return await parts.tasks.board.wait(task.id, lambda _task: False)
+
+    ended = in_parts(story, factory=True)
+    assert (ended.state, ended.output) == ("completed", "said")
+    assert ended.runs[0].signal == signal.SIGKILL

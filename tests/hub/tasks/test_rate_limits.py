@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import sqlite3
 import time
@@ -15,12 +14,11 @@ import pytest
 from bullpen.hub.tasks.limits import account_of, believed_until
 from bullpen.hub.usage import rate_limits
 from bullpen.model.agent import Agent
-from bullpen.model.launch import Launch
 from bullpen.model.state import Idle
 from bullpen.model.task import Queued, QueuedTaskRequest, Run, Task, TaskRequest, TaskWorking, Wish
 from bullpen.model.task_moves import MOST_LIMITS, after_run, begin
 from tests.hub.parts import Parts, in_parts, until
-from tests.hub.tasks.desk import PROGRAM, PYTHON, Desk
+from tests.hub.tasks.desk import Desk, write_program
 from tests.waiting import wait_until
 
 LIMITED = """
@@ -133,22 +131,17 @@ def test_o3_a_parked_task_can_be_cancelled_and_a_new_start_is_a_new_try(desk: De
 def test_o3_a_limit_parks_all_of_an_account_and_its_task_keeps_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the parts of a hub: as the story of a whole day at the top of this module."""
     monkeypatch.setattr(rate_limits, "JITTER_SECONDS", 0.0)
     engine = tmp_path / "engine"
-    engine.write_text(PROGRAM.format(python=PYTHON, code=LIMITED))
-    engine.chmod(0o755)
+    write_program(engine, LIMITED)
     reset = time.time() + 7200
 
     async def story(parts: Parts) -> None:
-        env = {"PATH": os.defpath, "HOME": str(tmp_path), "BULLPEN_CLAUDE_BIN": str(engine)}
-        agents = {}
-        for name, login in (("amy", "one"), ("bob", "one"), ("carol", "another")):
-            role = {"sandbox": {"enabled": False}, "env": {"ANTHROPIC_API_KEY": login}}
-            (parts.home.roles / f"{name}.yaml").write_text(json.dumps({"name": name, **role}))
-            asked = Launch(kind="headless", name=name, role=name, cwd="/", env=env)
-            agents[name] = await parts.hub.launcher.launch(asked)
-        await until(lambda: all(live.view.is_ready for live in agents.values()))
+        logins = {"amy": "one", "bob": "one", "carol": "another"}
+        agents = {
+            name: await parts.claude_agent(name, engine, env={"ANTHROPIC_API_KEY": login})
+            for name, login in logins.items()
+        }
 
         async def offered(agent: str) -> Task:
             return await parts.tasks.offer(QueuedTaskRequest(prompt="x", agent=agent))
