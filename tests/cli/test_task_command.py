@@ -797,7 +797,6 @@ def test_the_shell_completes(desk: Desk, words: str, offered: list[str]) -> None
     assert [line.split(",")[1] for line in ran.out.split()] == offered
 
 
-@pytest.mark.storm
 def test_the_shell_completes_tasks_also_those_that_are_over(desk: Desk, hold: str) -> None:
     over = desk.done(desk.give("amy", "[[say hi]]"))["task_id"]
     still = desk.give("amy", f"[[hold {hold}]]")
@@ -883,7 +882,6 @@ def test_t13_a_task_is_waited_for_and_followed_by_its_id(desk: Desk, hold: str) 
     assert run(desk, "task", "wait", "t-000000000000").code == 4
 
 
-@pytest.mark.storm
 def test_t1_a_task_waits_in_the_queue_of_one_agent(desk: Desk, hold: str) -> None:
     first = desk.give("amy", f"[[hold {hold} ; say one]]")
     desk.claude.wait_held(hold)

@@ -151,6 +151,25 @@ def test_g5_what_is_not_met_or_takes_too_long_means_no_message(
     in_parts(main)
 
 
+@pytest.mark.slow
+def test_g5_a_condition_is_not_asked_more_often_than_the_least_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert heartbeat.LEAST_AGAIN_SECONDS == 30
+    monkeypatch.setattr(heartbeat, "LEAST_AGAIN_SECONDS", 0.5)
+    times = tmp_path / "times"
+
+    async def main(parts: Parts) -> None:
+        live = parts.put(state=Idle(), heartbeat=beat(0.01, f"date +%s.%N >> {times}; exit 3"))
+        create(parts.home, live.agent, LaunchEnv(env={"PATH": "/usr/bin:/bin"}))
+        await parts.hub.heartbeats.load()
+        await until(lambda: times.exists() and times.read_text().count("\n") >= 2)
+        first, second, *_ = map(float, times.read_text().split())
+        assert second - first >= 0.4
+
+    in_parts(main)
+
+
 # ── rate limits ──
 
 

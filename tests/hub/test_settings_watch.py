@@ -1,5 +1,7 @@
 """`config.yaml` changes while a hub runs."""
 
+import asyncio
+import logging
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from bullpen.files import write_atomically
 from bullpen.home.settings import Settings, Worktrees
 from bullpen.hub.settings_watch import changed_keys
+from tests.hub.parts import Parts, in_parts, until
 from tests.hub.pen import Pen
 from tests.hub.pods.support import write_role
 from tests.hub.programs import SLEEP
@@ -35,6 +38,30 @@ def test_b1_settings_with_errors_are_told_in_one_line(pen: Pen) -> None:
 def config(pen: Pen) -> dict[str, object]:
     found: dict[str, object] = pen.client().get("status")["config"]
     return found
+
+
+def test_b1_settings_that_change_count_at_once_and_what_needs_a_restart_is_said() -> None:
+    async def story(parts: Parts) -> None:
+        watch, file = parts.hub.settings_watch, parts.home.config_file
+        context = parts.hub.context
+        following = asyncio.create_task(watch.run())
+        write_atomically(file, "worktrees: {base: trees}\nstop_grace: 7s\n")
+        await until(lambda: context.settings.stop_grace == timedelta(seconds=7))
+        assert (context.settings.worktrees.base, watch.note) == ("trees", "")
+        write_atomically(file, "stop_grcae: 1s\n")
+        await until(lambda: "config.yaml has 1 error and is not used" in watch.note)
+        assert context.settings.stop_grace == timedelta(seconds=7)
+        write_atomically(file, "port: 9999\n")
+        await until(lambda: watch.note == "config.yaml: port · needs bullpen hub restart")
+        file.unlink()
+        await until(lambda: watch.note == "")
+        following.cancel()
+
+    level = logging.getLogger().level
+    try:
+        in_parts(story)
+    finally:
+        logging.getLogger().setLevel(level)
 
 
 @pytest.mark.slow

@@ -43,6 +43,19 @@ def test_p5_a_launch_has_failed_only_when_all_its_members_have_ended() -> None:
     in_parts(story, factory=True)
 
 
+def test_p5_a_launch_that_is_refused_leaves_its_names_to_others() -> None:
+    async def story(parts: Parts) -> None:
+        parts.role("here", "/bin/cat")
+        members = [{"name": "ann", "role": "here"}, {"name": "eve", "role": "nobody"}]
+        template = {"pod_name": "pair", "agents": members}
+        (parts.home.pod_templates / "pair.yaml").write_text(json.dumps(template))
+        with pytest.raises(BullpenError, match="nobody"):
+            await parts.hub.pods.launch(PodLaunch(template="pair", cwd="/", env={}))
+        assert [name for name in ("ann", "eve") if parts.registry.is_taken(name)] == []
+
+    in_parts(story)
+
+
 def test_i2_children_have_failed_to_start_only_when_all_of_them_have_ended() -> None:
     async def story(parts: Parts) -> None:
         ann = parts.agent("ann")
