@@ -66,6 +66,23 @@ def test_v11_on_a_phone_no_text_lies_over_another_and_no_short_word_is_broken() 
             expect(page).to_have_url(f"{view.address}/changes")
 
 
+def test_v5_v11_on_a_phone_a_task_stands_above_the_form_and_its_name_and_state_are_whole() -> None:
+    with made_scene() as scene:
+        scene.taker("tom")
+        client = scene.pen.client()
+        task = client.post("agents", "tom", "task", body={"prompt": "Count [[say One.]]"})
+        with made_view(scene) as view, view.page(360, 760) as page:
+            page.goto(f"/tasks/{task['task_id']}")
+            card = page.locator(f"section[aria-label='task {task['task_id']}']")
+            expect(card.locator("header .state")).to_contain_text("completed")
+            for part in ("h2", ".state", ".right"):
+                assert card.locator("header").locator(part).bounding_box()["height"] < 30, part
+            form = page.get_by_role("region", name="New task")
+            assert card.bounding_box()["y"] < form.bounding_box()["y"]
+            card.get_by_role("link", name="All tasks").click()
+            expect(page).to_have_url(f"{view.address}/tasks")
+
+
 def test_v8_v11_on_a_phone_a_short_card_is_short_beside_a_tall_one() -> None:
     with made_scene() as scene:
         for name, command in (("amy", "make"), ("bob", "\n".join(map(str, range(30))))):

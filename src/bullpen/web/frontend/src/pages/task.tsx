@@ -5,6 +5,7 @@ import { refresh } from '../live/connect.ts'
 import { fresh, get, path, post } from '../live/http.ts'
 import { useWorld } from '../live/store.ts'
 import { addSaid, followTask, type Said } from '../live/task.ts'
+import { Icon } from '../parts/icons.tsx'
 import { figures, Logs, TaskState } from '../parts/tasks.tsx'
 import { Empty, Literal, Problem } from '../parts/text.tsx'
 import { say, sayRefused } from '../parts/toasts.tsx'
@@ -45,7 +46,8 @@ export function TaskPage({ id }: { id: string }) {
   }
   return (
     <section class="card" aria-label={`task ${id}`}>
-      <header>
+      <header class="wraps">
+        <a class="icon-btn only-narrow" href="/tasks" aria-label="All tasks"><Icon name="back" /></a>
         <h2 class="mono">{id}</h2><TaskState task={task} />
         <span class="right dim small">{figures(task)}</span>
       </header>

@@ -19,7 +19,7 @@ export function Tasks({ id }: { id: string | null }) {
         <Form />
         {open.length > 0 && <section class="card rows" aria-label="Open tasks"><header><h2>Open</h2><b class="badge">{open.length}</b></header>{open.map(task => <OpenTask key={task.task_id} task={task} />)}</section>}
       </div>
-      <div class="stack">
+      <div class="stack" data-narrow-first={id ? 'yes' : undefined}>
         {id && <TaskPage key={id} id={id} />}
         <TaskHistory again={open.length} />
       </div>
