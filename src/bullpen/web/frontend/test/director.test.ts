@@ -41,3 +41,8 @@ test('a director whose file is wrong is shown with where, also when it does not 
   const running: Director = { ...wrong, state: 'idle' }
   assert.deepEqual([isNotable(running), directorLook(running)], [true, 'wait'])
 })
+
+test('a director that holds work and is held up does not look like one that works', () => {
+  const looks = ['', 'no agent is free'].map(problem => directorLook({ ...stopped, state: 'working', problem }))
+  assert.deepEqual(looks, ['work', 'wait'])
+})

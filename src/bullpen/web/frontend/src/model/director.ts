@@ -13,7 +13,7 @@ export function directorLook({ state, problem, file_problem }: Director): Look {
     case 'error': case 'gone': return 'bad'
     case 'starting': case 'draining': case 'restarting': return 'wait'
     case 'stopped': return file_problem ? 'bad' : 'done'
-    case 'working': return 'work'
+    case 'working': return problem || file_problem ? 'wait' : 'work'
     case 'idle': case 'running': return problem || file_problem ? 'wait' : 'idle'
   }
 }
