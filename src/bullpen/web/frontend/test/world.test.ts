@@ -71,7 +71,7 @@ test('what is of no agent is said of what it is', () => {
 test('a plain program, which reports no state, is not in trouble', () => {
   const plain = agent('sh', { engine: 'command', state: { state: 'unknown', missing: 'it reports no state' } })
   const mute = agent('amy', { state: { state: 'unknown', missing: 'its holder does not answer' } })
-  assert.deepEqual(group([plain, mute], 'state').map(one => [one.title, one.rows.length]), [['Running', 1], ['In trouble', 1]])
+  assert.deepEqual(group([plain, mute], 'state').map(one => [one.title, one.rows.length]), [['In trouble', 1], ['Running', 1]])
 })
 
 test('children stand under their parents, also in a circle', () => {

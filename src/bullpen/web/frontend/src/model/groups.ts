@@ -36,13 +36,17 @@ export function group(agents: Agent[], by: Grouping): Section[] {
 
 const SECTIONS: [string, string, (agent: Agent) => boolean][] = [
   ['blocked', 'Blocked', agent => agent.state.state === 'blocked'],
-  // A program that never says what it does is no trouble.
-  ['plain', 'Running', agent => agent.running && agent.engine === 'command' && agent.state.state === 'unknown'],
-  ['bad', 'In trouble', agent => agent.running && ['bad', 'dark'].includes(lookOf(agent.state))],
+  ['bad', 'In trouble', agent => agent.running && !isPlain(agent) && ['bad', 'dark'].includes(lookOf(agent.state))],
   ['working', 'Working', agent => ['working', 'starting', 'draining'].includes(agent.state.state)],
+  ['plain', 'Running', agent => agent.running && isPlain(agent)],
   ['idle', 'Idle', agent => !isEnded(agent.state)],
   ['ended', 'Ended', () => true],
 ]
+
+/** A program that never says what it does is no trouble. */
+function isPlain(agent: Agent): boolean {
+  return agent.engine === 'command' && agent.state.state === 'unknown'
+}
 
 function byState(agents: Agent[]): Section[] {
   const left = new Set(agents)
