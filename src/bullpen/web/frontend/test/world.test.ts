@@ -86,6 +86,7 @@ test('news are told in words, with where to look', () => {
   assert.deepEqual(said('task.state', { task: 't-1', state: 'failed' }), ['amy', 'failed a task', '/tasks/t-1'])
   assert.deepEqual(said('message.sent', { from: 'bob' }, 'root'), ['bob', 'wrote to you', '/approvals'])
   assert.deepEqual(said('approval.answered', { decision: 'deny', by: 'owner', name: 'Ann' }), ['amy', 'was denied by Ann', '/approvals'])
+  assert.deepEqual(said('agent.failed', { run: 'r', why: 'API 400' }), ['amy', 'failed: API 400', '/agents/amy'])
   assert.equal(said('hook.received', {}), null)
 })
 

@@ -23,7 +23,7 @@ function say(event: HubEvent): [string, Tone, string] | null {
   switch (event.kind) {
     case 'agent.started': return ['started', 'plain', agent]
     case 'agent.stopped': return ended(data, agent)
-    case 'agent.failed': return ['could not start', 'bad', agent]
+    case 'agent.failed': return [`failed: ${String(data['why'])}`, 'bad', agent]  // a turn of it
     case 'agent.restarted': return ['was started again', 'plain', agent]
     case 'agent.gave_up': return ['is not started again: it ended too often', 'bad', agent]
     case 'agent.parked': return ['waits for its rate limit', 'plain', agent]
