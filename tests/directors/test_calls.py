@@ -7,6 +7,8 @@ from starlette.routing import Route, compile_path
 
 from bullpen.client.call import Request
 from bullpen.directors import calls
+from bullpen.directors.forge.director import GitHubDirector, GitLabDirector
+from bullpen.directors.forge.work import ForgeMemory, Work
 from bullpen.directors.manager.director import Manager
 from bullpen.directors.scheduler.director import Scheduler
 
@@ -45,3 +47,13 @@ def test_what_is_told_beside_the_known_keys_is_kept() -> None:
         "goal": "x",
         "issue": 3,
     }
+
+
+@pytest.mark.parametrize("kind", [GitHubDirector, GitLabDirector])
+def test_d2_issues_in_work_are_read_by_who_asks_a_director_for_its_tasks(kind: type[Any]) -> None:
+    work = Work(number=7, title="Greet", body="", author="ann")
+    told = kind.tasks(object.__new__(kind), ForgeMemory(works={7: work}))
+    answer = calls.DirectorTasks.model_validate({"tasks": told, "problems": []})
+    [task] = answer.tasks
+    assert (task.id, task.state, task.task_id) == ("#7", "frozen", "")
+    assert task.to_json()["title"] == "Greet"

@@ -101,6 +101,12 @@ def test_d2_d4_an_issue_becomes_an_approved_pull_by_an_agent_in_its_sandbox(
     prompts = {"review": f"Look at {{{{.Number}}}} {review}"}
     with director(desk, forge, kind, prompts=prompts) as robo:
         wait_until(lambda: bool(world.said(number, "bot")), 120)
+        held = robo.ask("GET", "/tasks")["tasks"]
+        assert [(one["id"], one["title"]) for one in held] == [
+            (f"#{number}", "[robo] Greet people")
+        ]
+        [listed] = json.loads(robo.cli("director", "list", "--json").out)["directors"]
+        assert (listed["state"], listed["problems"]) == ("working", [])
         robo.kill()
         robo.start()
         wait_until(lambda: bool(world.pulls), 120)

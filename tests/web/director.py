@@ -33,7 +33,6 @@ def said_of_itself(text: str) -> dict[str, Any]:
         "id": "x",
         "state": text,
         "title": text,
-        "stage": text,
         "task_id": text,
         "pull": f"javascript:{text}",
         "since": 1,

@@ -171,9 +171,10 @@ class ForgeDirector(Director[Seen, ForgeMemory, Action, Outcome]):
     def tasks(self, memory: ForgeMemory) -> Sequence[Shown]:
         return [
             {
+                "id": f"#{work.number}",  # as in its history
+                "state": work.stage.stage,
                 "issue": work.number,
                 "title": work.title,
-                "stage": work.stage.stage,
                 "task_id": work.last_task,
                 "pull": work.pull_url,
                 "since": work.since,

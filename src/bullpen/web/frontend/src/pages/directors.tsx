@@ -205,7 +205,7 @@ function EndGoal({ director, id, title, onEnd }: { director: string; id: string;
 /** Of a goal's `director` it can be ended. */
 function TaskLine({ director, task, onEnd }: { director: string; task: Record<string, unknown>; onEnd: () => void }) {
   const { id: own, task_id: id, pull, since, created_at: created } = task
-  const state = String(task['stage'] ?? task['state'] ?? '')
+  const state = String(task['state'] ?? '')
   const at = typeof since === 'number' ? since : typeof created === 'number' ? created : null
   const address = webAddress(pull)
   return (
