@@ -33,6 +33,12 @@ def test_d2_a_memory_is_of_the_repository_that_it_was_made_for() -> None:
         assert raised.value.kind is Kind.CONFLICT
 
 
+def test_d2_a_memory_that_holds_nothing_goes_on_with_an_address_that_was_corrected() -> None:
+    for other in OTHERS:
+        bound = other.bind(SHOP.bind(ForgeMemory(), FILE), FILE)
+        assert bound == ForgeMemory(origin=str(other))
+
+
 def test_d2_each_repository_has_a_clone_of_its_own() -> None:
     root = Path("/home/projects")
     assert SHOP.clone(root) == root / "acme" / "shop"

@@ -34,8 +34,9 @@ class Origin:
         return projects.joinpath(name if "." in name else f"{name}.", *parts)
 
     def bind(self, memory: ForgeMemory, file: Path) -> ForgeMemory:
-        """The memory as that of this repository; raises if it is another's."""
-        if memory.origin in ("", str(self)):
+        """The memory as that of this repository; raises if it is another's. One that holds nothing
+        is nobody's: the first address may have been a slip."""
+        if memory.origin in ("", str(self)) or memory == ForgeMemory(origin=memory.origin):
             return memory.model_copy(update={"origin": str(self)})
         raise BullpenError(
             f"{file} is about {memory.origin}, and not about {self}",
