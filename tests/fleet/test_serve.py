@@ -1,18 +1,22 @@
 """`bullpen fleet serve`: what it says where it cannot; that it runs is in `test_page`."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from bullpen.errors import BullpenError
 from bullpen.fleet import keys, serve
+from tests.fleet.machines import SERVER, made_machines
+from tests.ports import reserved_port
 
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """That of a fleet; no server was installed beside Bullpen."""
-    keys.change(tmp_path / "fleet", add=["h1"], revoke=[])
+    with reserved_port() as port:
+        keys.change(tmp_path / "fleet", add=["h1"], revoke=[], listen=f"127.0.0.1:{port}")
     monkeypatch.setattr("sysconfig.get_path", lambda _name: str(tmp_path / "bin"))
     return tmp_path / "fleet"
 
@@ -53,3 +57,29 @@ def test_l5_the_server_beside_bullpen_comes_before_the_one_of_the_system(
     assert serve.server_command(directory, search_path) == [str(system), *words]
     own = make_server(tmp_path / "bin", "nats-server: v3.0.1")
     assert serve.server_command(directory, search_path) == [str(own), *words]
+
+
+def test_l5_a_second_server_is_refused_and_the_first_still_hears_of_keys() -> None:
+    with made_machines() as machines:
+        machines.key("h1")
+        with pytest.raises(BullpenError, match="runs already"):
+            serve.server_command(machines.directory, {"PATH": str(SERVER.parent)})
+        assert keys.change(machines.directory, add=[], revoke=["h1"]).server == "told"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "[::1]"])
+def test_l5_a_port_that_another_program_has_is_named_and_nothing_is_written(
+    directory: Path, tmp_path: Path, address: str
+) -> None:
+    make_server(tmp_path / "bin", "nats-server: v2.11.0")
+    family, own = (socket.AF_INET6, "::1") if "::" in address else (socket.AF_INET, "127.0.0.1")
+    with socket.socket(family) as other:
+        other.bind((own, 0))
+        other.listen()
+        port = other.getsockname()[1]
+        keys.change(directory, add=[], revoke=[], listen=f"{address}:{port}")
+        before = sorted(directory.iterdir())
+        with pytest.raises(BullpenError, match=f"another program listens on port {port}"):
+            serve.server_command(directory, {})
+        assert sorted(directory.iterdir()) == before
+    assert serve.server_command(directory, {})

@@ -193,17 +193,24 @@ def _authority(directory: Path) -> str:
     return file.read_text().strip()
 
 
-def _tell_server(directory: Path) -> bool:
-    """Whether a server runs here, which is told to read its configuration again."""
+def find_server(directory: Path) -> int | None:
+    """The process of the server that runs here with that directory's `nats.conf`."""
     try:
         pid = int((directory / "nats.pid").read_text())
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         stands = Path(f"/proc/{pid}/cwd").resolve()
     except (OSError, ValueError):
-        return False
+        return None
     # The number may be another process's by now.
     config = (directory / "nats.conf").resolve()
-    if all((stands / os.fsdecode(word)).resolve() != config for word in words):
+    is_server = any((stands / os.fsdecode(word)).resolve() == config for word in words)
+    return pid if is_server else None
+
+
+def _tell_server(directory: Path) -> bool:
+    """Whether a server runs here, which is told to read its configuration again."""
+    pid = find_server(directory)
+    if pid is None:
         return False
     try:
         os.kill(pid, signal.SIGHUP)

