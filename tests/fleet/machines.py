@@ -83,7 +83,7 @@ class Machines:
         ran = self.hosts[name].cli(
             *("fleet", "join", self.directory / f"{name}.json", "--url", self.url, "--json"), *words
         )
-        assert ran.code == 0, ran
+        assert ran.code == 0 and not ran.err, ran
         assert {"link", "name", "url", "why", "since", "hosts"} <= set(ran.json)
         return self.hosts[name]
 
