@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from bullpen.engines import ENGINES
+from bullpen.hub.agents.launched_reviewer import write_reviewer
 from bullpen.hub.agents.observe import observe_now, state_draft
+from bullpen.hub.agents.registry import LiveAgent
 from bullpen.hub.agents.sessions import LaunchEnv, create
 from bullpen.hub.messages import heartbeat
 from bullpen.hub.permissions.reviewer import Reviewed
@@ -24,7 +26,7 @@ from bullpen.model.approval import ToolRequest
 from bullpen.model.event import Event
 from bullpen.model.fold import fold
 from bullpen.model.review import Verdict
-from bullpen.model.role import Heartbeat, ReviewerSettings
+from bullpen.model.role import Heartbeat, Permissions, ReviewerSettings, Role
 from bullpen.model.state import Blocked, HolderGone, Idle, Lost, State, Working
 from tests.hub.parts import Parts, in_parts, tasks, told, until
 from tests.hub.stand_ins import ENGINE, ToldEngine
@@ -310,10 +312,13 @@ class HeldReviewer:
 BODY = json.dumps({"tool_name": "Bash", "tool_input": {"command": "make"}}).encode()
 
 
-def write_reviewed_role(parts: Parts) -> None:
-    role: dict[str, Any] = {"name": "sleeper", "agent_type": "command", "command": ["/bin/true"]}
-    role["permissions"] = {"agent": {"instructions": "ALLOW: make"}}
-    (parts.home.roles / "sleeper.yaml").write_text(json.dumps(role))
+def put_reviewed(parts: Parts, instructions: str | None = "ALLOW: make") -> LiveAgent:
+    """An agent that works; launched with that reviewer, or with none."""
+    permissions = Permissions(agent=ReviewerSettings(instructions=instructions))
+    role = Role(name="sleeper", permissions=permissions)
+    parts.home.private("amy").mkdir(parents=True)
+    write_reviewer(parts.home, "amy", role)
+    return parts.put(state=Working(), role=role.name)
 
 
 @pytest.mark.parametrize("word", ["ALLOW", "DENY", "ASK_USER"])
@@ -322,8 +327,7 @@ def test_q2_a_review_that_comes_after_the_answer_in_the_terminal_decides_nothing
     word: str, state: State
 ) -> None:
     async def main(parts: Parts) -> None:
-        write_reviewed_role(parts)
-        live = parts.put(state=Working(), role="sleeper")
+        live = put_reviewed(parts)
         permissions, held = parts.hub.permissions, HeldReviewer(word)
         permissions.reviewer = held  # type: ignore[assignment]
         asking = asyncio.create_task(permissions.decide(live, "a1", BODY, time.time()))
@@ -342,8 +346,7 @@ def test_q2_a_review_that_comes_after_the_answer_in_the_terminal_decides_nothing
 @pytest.mark.parametrize("word", ["ALLOW", "DENY"])
 def test_q2_a_review_in_time_decides(word: str) -> None:
     async def main(parts: Parts) -> None:
-        write_reviewed_role(parts)
-        live = parts.put(state=Working(), role="sleeper")
+        live = put_reviewed(parts)
         permissions, held = parts.hub.permissions, HeldReviewer(word)
         permissions.reviewer = held  # type: ignore[assignment]
         held.may_say.set()
@@ -360,8 +363,7 @@ def test_q2_a_review_in_time_decides(word: str) -> None:
 
 def test_q2_one_that_ended_while_it_was_reviewed_gets_no_answer() -> None:
     async def main(parts: Parts) -> None:
-        write_reviewed_role(parts)
-        live = parts.put(state=Working(), role="sleeper")
+        live = put_reviewed(parts)
         permissions, held = parts.hub.permissions, HeldReviewer("ALLOW")
         permissions.reviewer = held  # type: ignore[assignment]
         asking = asyncio.create_task(permissions.decide(live, "a1", BODY, time.time()))
@@ -392,8 +394,7 @@ def test_q2_what_the_reviewer_repeats_of_a_credential_is_not_kept() -> None:
     key = "ghp_" + "Ab1" * 12
 
     async def main(parts: Parts) -> None:
-        write_reviewed_role(parts)
-        live = parts.put(state=Working(), role="sleeper")
+        live = put_reviewed(parts)
         permissions = parts.hub.permissions
         permissions.reviewer = SayingReviewer("DENY", f"sends {key}")  # type: ignore[assignment]
         answer = await permissions.decide(live, "a1", BODY, time.time())
@@ -408,11 +409,7 @@ def test_q2_what_the_reviewer_repeats_of_a_credential_is_not_kept() -> None:
 @pytest.mark.parametrize(("is_on", "count"), [(True, 1), (False, 0)])
 def test_q2_a_role_without_instructions_has_no_reviewer(is_on: bool, count: int) -> None:
     async def main(parts: Parts) -> None:
-        write_reviewed_role(parts)
-        if not is_on:
-            role = {"name": "sleeper", "agent_type": "command", "command": ["/bin/true"]}
-            (parts.home.roles / "sleeper.yaml").write_text(json.dumps(role))
-        live = parts.put(state=Working(), role="sleeper")
+        live = put_reviewed(parts, "ALLOW: make" if is_on else None)
         permissions, reviewer = parts.hub.permissions, SayingReviewer("ASK_USER", "perhaps")
         permissions.reviewer = reviewer  # type: ignore[assignment]
         asking = asyncio.create_task(permissions.decide(live, "a1", BODY, time.time()))
@@ -428,8 +425,7 @@ def test_q2_a_role_without_instructions_has_no_reviewer(is_on: bool, count: int)
 @pytest.mark.parametrize("word", ["ALLOW", "DENY"])
 def test_q3_while_a_person_is_asked_a_review_of_another_call_does_not_hide_it(word: str) -> None:
     async def main(parts: Parts) -> None:
-        write_reviewed_role(parts)
-        live = parts.put(state=Working(), role="sleeper")
+        live = put_reviewed(parts)
         permissions = parts.hub.permissions
         permissions.reviewer = SayingReviewer("ASK_USER")  # type: ignore[assignment]
         asking = asyncio.create_task(permissions.decide(live, "a1", BODY, time.time()))

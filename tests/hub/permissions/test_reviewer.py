@@ -444,9 +444,57 @@ def test_q2_a_hub_killed_while_it_judges_is_asked_again(asking: Asking, program:
     assert hook.decision() == {"behavior": "deny", "message": "no"}
 
 
-def test_q2_a_role_that_cannot_be_read_has_no_reviewer(asking: Asking, program: Program) -> None:
-    (asking.pen.root / "roles" / "sleeper.yaml").write_text("name: sleeper\nmodle: x\n")
+CHANGED = {
+    "other instructions": '"permissions": {"agent": {"instructions": "DENY: all"}}',
+    "no reviewer": '"description": "nobody judges"',
+    "broken": '"modle": "x"',
+}
+
+
+@pytest.mark.parametrize("changed", CHANGED)
+@pytest.mark.few(1)
+def test_q2_its_reviewer_is_the_one_that_its_role_had_at_the_launch(
+    asking: Asking, program: Program, changed: str
+) -> None:
+    session = asking.pen.session("amy")
+    assert (session / "permission-reviewer.md").read_text().endswith("ALLOW: make\n")
+    (session / "permission-reviewer.md").write_text("ALLOW: everything")
+    role = '{"name": "sleeper", "agent_type": "command", "command": ["/bin/sleep", "1000000"], '
+    (asking.pen.root / "roles" / "sleeper.yaml").write_text(role + CHANGED[changed] + "}")
+    asking.pen.kill_hub()
+    asking.pen.start()
+    assert asking.send(request("make")).decision() == ALLOW
+    (note,) = program.notes()
+    told = Path(note["argv"][note["argv"].index("--system-prompt-file") + 1]).read_text()
+    assert told.endswith("ALLOW: make\n"), "as it was launched"
+
+
+def test_q2_the_next_launch_has_the_reviewer_that_its_role_has_then(
+    asking: Asking, program: Program
+) -> None:
+    told = asking.pen.session("amy") / "permission-reviewer.md"
+    role = {"name": "sleeper", "agent_type": "command", "command": ["/bin/sleep", "1000000"]}
+    role["permissions"] = {"agent": {"instructions": "DENY: all"}}
+    (asking.pen.root / "roles" / "sleeper.yaml").write_text(json.dumps(role))
+    assert asking.pen.cli("restart", "amy").code == 0
+    assert told.read_text().endswith("DENY: all\n")
+    del role["permissions"]
+    (asking.pen.root / "roles" / "sleeper.yaml").write_text(json.dumps(role))
+    assert asking.pen.cli("restart", "amy").code == 0
+    assert not told.exists()
     asking.ask("make")
+    wait_until(lambda: asking.pen.state("amy") == "blocked (permission: Bash)")
+    assert program.notes() == []
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"instructions": "ALLOW: make", "modle": "x"}'])
+@pytest.mark.few(1)
+def test_q2_a_reviewer_that_cannot_be_read_is_none(
+    asking: Asking, program: Program, text: str
+) -> None:
+    (asking.pen.session("amy") / "private" / "reviewer").write_text(text)
+    asking.ask("make")
+    wait_until(lambda: asking.pen.state("amy") == "blocked (permission: Bash)")
     assert program.notes() == []
 
 

@@ -16,6 +16,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.home.paths import Home
 from bullpen.hub.agents import sessions
 from bullpen.hub.agents.kinds import Description
+from bullpen.hub.agents.launched_reviewer import write_reviewer
 from bullpen.hub.agents.observe import Observer, draft
 from bullpen.hub.agents.plan import Plan, TerminalPlan, plan_launch, plan_restart
 from bullpen.hub.agents.private_gits import PrivateGits
@@ -223,6 +224,7 @@ def _make_ready(home: Home, plan: TerminalPlan) -> None:
             kind=Kind.CONFLICT,
         )
     sessions.write_files(home, agent.name, plan.prepared.files)
+    write_reviewer(home, agent.name, plan.start.role if agent.role else None)
     plan.engine.make_ready(plan.start, plan.prepared)
 
 

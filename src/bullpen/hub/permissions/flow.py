@@ -7,7 +7,6 @@ the engine's own dialog decides.
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections import Counter
 from collections.abc import Coroutine
@@ -19,8 +18,8 @@ from bullpen.engines import get_engine
 from bullpen.engines.hooks import permission_answer
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import write_atomically
-from bullpen.home.overrides import apply_overrides
-from bullpen.home.roles import RoleFile, find_role, load_role, text_with_rule
+from bullpen.home.roles import RoleFile, find_role, text_with_rule
+from bullpen.hub.agents.launched_reviewer import find_reviewer
 from bullpen.hub.agents.observe import Observer
 from bullpen.hub.agents.registry import LiveAgent, Registry
 from bullpen.hub.agents.rules import add_rule
@@ -44,11 +43,8 @@ from bullpen.model.approval import (
 )
 from bullpen.model.event import Draft
 from bullpen.model.question import answered_input
-from bullpen.model.rights import limited
 from bullpen.model.role import ReviewerSettings
 from bullpen.model.state import Blocked, EngineReport, State, Working
-
-log = logging.getLogger("bullpen.hub")
 
 MOST_OPEN = 20  # of one agent
 MOST_OPEN_BYTES = 16 << 20  # of what they are about
@@ -114,7 +110,7 @@ class PermissionFlow:
     async def _decide(
         self, live: LiveAgent, request_id: str, request: ToolRequest, asked_at: float
     ) -> str:
-        settings = await asyncio.to_thread(self._reviewer_settings, live.agent)
+        settings = await asyncio.to_thread(self._find_reviewer, live.agent)
         await self._note(live, request_id, request, asked_at, is_reviewed=settings is not None)
         if settings is not None:
             return await self._review(live, request_id, request, asked_at, settings)
@@ -127,7 +123,7 @@ class PermissionFlow:
             return await self._wait_for_person(approval, request)
         settings = None
         if approval.is_open and not approval.review:
-            settings = await asyncio.to_thread(self._reviewer_settings, live.agent)
+            settings = await asyncio.to_thread(self._find_reviewer, live.agent)
         if settings is None:
             return await self._wait(approval, request)
         return await self._review(live, approval.ask, request, approval.asked, settings)
@@ -238,25 +234,8 @@ class PermissionFlow:
             return False
         return True
 
-    def _reviewer_settings(self, agent: Agent) -> ReviewerSettings | None:
-        """The model and instructions of the agent's reviewer; None: it has none. A role that cannot
-        be read has none either: then the person is asked."""
-        if not agent.role:
-            return None
-        try:
-            role = apply_overrides(load_role(self._role_file(agent)), agent.overrides)
-            role = limited(role, agent.ceiling)
-        except BullpenError as error:
-            log.error(
-                "no reviewer: its role cannot be read",
-                extra={"agent": agent.name, "reason": error.message},
-            )
-            return None
-        return role.permissions.agent if role.permissions.agent.is_on else None
-
-    def _role_file(self, agent: Agent) -> RoleFile:
-        home = self._context.home
-        return find_role(agent.role, home.roles, home.pod_roles if agent.pod else None)
+    def _find_reviewer(self, agent: Agent) -> ReviewerSettings | None:
+        return find_reviewer(self._context.home, agent.name) if agent.role else None
 
     async def _note(
         self,
@@ -346,7 +325,8 @@ class PermissionFlow:
                 f"{agent.name} has no role that a rule could be added to",
                 hint=f"bullpen approve {approval.id} --always",
             )
-        return self._role_file(agent)
+        home = self._context.home
+        return find_role(agent.role, home.roles, home.pod_roles if agent.pod else None)
 
 
 def _is_question(live: LiveAgent, request: ToolRequest) -> bool:

@@ -1,6 +1,6 @@
 """Asks a model whether a tool call may run. Called by `flow`.
 
-The model and the instructions come from the role (`model/role.py`: `ReviewerSettings`). The
+The model and the instructions are the role's at the launch (`hub/agents/launched_reviewer.py`). The
 question and what its answer means come from `model/review.py`. No answer, a late one or an odd one
 means that the person is asked. The program runs without tools, hooks, memory files or servers, and
 not in a directory that an agent could write to. Of settings it gets those by which the agent itself
@@ -24,6 +24,7 @@ from bullpen.errors import BullpenError
 from bullpen.files import write_atomically
 from bullpen.home.paths import Home
 from bullpen.hub.agents import sessions
+from bullpen.hub.agents.launched_reviewer import PROMPT
 from bullpen.hub.agents.sessions import LaunchEnv
 from bullpen.hub.background import in_daemon_thread
 from bullpen.model.agent import Agent
@@ -42,7 +43,6 @@ from bullpen.model.role import ReviewerSettings
 SECONDS = 45.0
 REUSED_SECONDS = 60.0
 AT_ONCE = 4
-FILE = "permission-reviewer.md"
 LOGIN_FILE = "permission-reviewer.json"
 CONFIG = "CLAUDE_CONFIG_DIR"
 NOWHERE = Path("/")
@@ -116,7 +116,8 @@ class Reviewer:
         self, agent: Agent, question: ReviewPrompt, settings: ReviewerSettings, seconds: float
     ) -> Verdict:
         try:
-            system = self._home.session(agent.name) / FILE
+            # Anew: what was launched is what it is told, whatever became of the file.
+            system = self._home.session(agent.name) / PROMPT
             write_atomically(system, system_prompt(settings.instructions or ""), mode=0o600)
             launch_env = sessions.load_launch_env(self._home, agent.name)
             program = find_program(launch_env.whole, PROGRAMS["claude"])

@@ -20,6 +20,7 @@ from bullpen.home import credentials
 from bullpen.home.agent_files import list_agent_files, load_agent_file, session_directory
 from bullpen.home.overrides import load_changed_role
 from bullpen.home.paths import Home
+from bullpen.hub.agents.launched_reviewer import write_reviewer
 from bullpen.hub.agents.program import make_request, make_start, resolve_conversation
 from bullpen.hub.agents.rules import load_rules
 from bullpen.hub.agents.sessions import LaunchEnv, write_files
@@ -203,6 +204,7 @@ def write(home: Home, plan: RunPlan) -> dict[str, Any]:
     socket and the tag. May be repeated."""
     plan.start.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_files(home, plan.start.agent, plan.prepared.files)
+    write_reviewer(home, plan.start.agent, plan.start.role)
     for name, text in plan.prepared.run_files.items():
         write_atomically(plan.start.run / name, text, mode=0o600)
     plan.engine.make_ready(plan.start, plan.prepared)
