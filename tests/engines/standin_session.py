@@ -126,6 +126,7 @@ class Session:
 
     def _record(self, kind: str, content: Any) -> None:
         line = {"type": kind, "sessionId": self.id, "message": {"role": kind, "content": content}}
+        line["uuid"] = str(uuid.uuid4())
         self.transcript.parent.mkdir(parents=True, exist_ok=True)
         with self.transcript.open("a") as file:
             file.write(json.dumps(line) + "\n")
@@ -243,19 +244,22 @@ class Session:
         return any(output.get("decision") == "block" for output in outputs)
 
     def _answer(self, answer: tuple[Step, ...]) -> list[Call]:
-        calls = []
+        calls: list[Call] = []
         self.said = ""
+        blocks: list[dict[str, Any]] = []
         for step in answer:
             match step:
                 case Say(text):
                     self.said += text
-                    self._show("assistant", [{"type": "text", "text": text}])
+                    blocks.append({"type": "text", "text": text})
+                    self._show("assistant", blocks[-1:])
                 case Think(text):
                     self._show("assistant", [{"type": "thinking", "thinking": text}])
                 case Tool():
                     calls.append(Call(step))
                     block = {"type": "tool_use", "id": calls[-1].id, "name": step.name}
-                    self._show("assistant", [{**block, "input": step.input}])
+                    blocks.append({**block, "input": step.input})
+                    self._show("assistant", blocks[-1:])
                 case Hold(name):
                     self._hold(name)
                 case Slow(seconds):
@@ -267,7 +271,7 @@ class Session:
                 case Cut(times):
                     self._retried(step, times, None, 0, "API Error: Connection dropped")
         self._answered += 1
-        self._record("assistant", self.said)
+        self._record("assistant", blocks)
         return calls
 
     def _hold(self, name: str) -> None:
@@ -319,6 +323,7 @@ class Session:
                 keys = {"tool_response": {"stdout": text, "stderr": "", "interrupted": False}}
                 self.hooks.fire("PostToolUse", **call.keys, **keys, **took)
         result = {"type": "tool_result", "content": text, "is_error": failed}
+        self._record("user", [{**result, "tool_use_id": call.id}])
         self._show("user", [{**result, "tool_use_id": call.id}])
         self._in_tool = False
 

@@ -161,12 +161,14 @@ def main() -> None:
 
 def _prepare_streams() -> None:
     """Whoever closed one (`2>&-`) wants nothing from it; a file that is opened later must not get
-    its number. And no text is refused by a terminal that is not UTF-8."""
+    its number. No text is refused by a terminal that is not UTF-8, and who reads a pipe has each
+    line when it is written."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error is
+        # As standard error is.
+        sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)
 
 
 def run(arguments: list[str]) -> int:

@@ -30,7 +30,7 @@ INDENT = " " * 11
 
 @click.command()
 @click.argument("name", shell_complete=complete_known)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the agent ends.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the agent or the task ends.")
 @click.option("-n", "--last", type=click.IntRange(1), help="Only so many entries, the last.")
 @click.option("--full", is_flag=True, help="Results of tools whole, not their first lines.")
 @output.json_option
@@ -41,8 +41,9 @@ def command(name: str, follow: bool, last: int | None, full: bool, as_json: bool
     it was told, ● what it said, · a tool that it used. As the agent's program wrote it down.
     """
     hub = connect()
-    pages = Pages(hub, *_find(hub, name))
-    entries = list(deque(pages.read(), last))
+    agent, task = _find(hub, name)
+    pages = Pages(hub, agent, task or (_latest(hub, agent) if follow else ""))
+    entries = list(deque(pages.read_or_wait() if follow else pages.read(), last))
     if as_json and not follow:
         output.write_json({"entries": entries})
         return
@@ -61,6 +62,7 @@ class Pages:
         self._agent = agent
         self._task = task
         self._offset = 0
+        self._conversation = ""
         self._seen: set[tuple[str, str, str]] = set()
 
     def read(self) -> "Iterator[Entry]":
@@ -68,16 +70,35 @@ class Pages:
         more = True
         while more:
             page = self._hub.do(get_transcript(self._agent, self._task, self._offset))
+            if self._offset and page.conversation != self._conversation:
+                self._offset = 0  # it was cleared: another one goes on
+                continue
             self._offset, more = page.offset, page.more
+            self._conversation = page.conversation
             yield from filter(self._is_new, page.entries)
 
-    def follow(self) -> "Iterator[Entry]":
-        """What comes, until the agent has ended."""
-        is_running = True
-        while is_running:
-            time.sleep(POLL_SECONDS)
-            is_running = self._hub.do(get_agent(self._agent)).running
+    def read_or_wait(self) -> "Iterator[Entry]":
+        """The same; nothing while it has yet to begin."""
+        try:
             yield from self.read()
+        except BullpenError as error:
+            if error.kind is not Kind.NOT_FOUND or not self._goes_on():
+                raise
+
+    def follow(self) -> "Iterator[Entry]":
+        """What comes, until the agent or the task has ended."""
+        goes_on = True
+        while goes_on:
+            time.sleep(POLL_SECONDS)
+            goes_on = self._goes_on()
+            yield from self.read_or_wait() if goes_on else self.read()
+
+    def _goes_on(self) -> bool:
+        """Whether there will be more."""
+        if self._task:
+            return self._hub.do(tasks.get_task(self._task, self._agent)).completed_at is None
+        agent = self._hub.do(get_agent(self._agent))
+        return agent.running and bool(agent.state_files)  # else it writes none
 
     def _is_new(self, entry: "Entry") -> bool:
         key = (entry.kind, entry.key, entry.call)
@@ -94,6 +115,14 @@ def _find(hub: Hub, name: str) -> tuple[str, str]:
     if not agent:
         raise BullpenError(f"nobody has begun {name} yet", hint="bullpen tasks", kind=Kind.CONFLICT)
     return agent, name
+
+
+def _latest(hub: Hub, agent: str) -> str:
+    """The task that is followed of an agent that takes some."""
+    if not hub.do(get_agent(agent)).takes_tasks:
+        return ""
+    latest = hub.do(tasks.list_history(agent, limit=1)).items
+    return latest[0].task_id if latest else ""
 
 
 def _text(entry: "Entry", full: bool, columns: int) -> str:
