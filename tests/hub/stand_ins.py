@@ -31,13 +31,14 @@ class ToldEngine(Claude):
 
 
 class TypedHolder:
-    """Takes what is typed, as a holder does; or refuses it."""
+    """Takes what is typed, as a holder does; or refuses it, or says nothing of how it is."""
 
     def __init__(self) -> None:
         self.typed: list[bytes] = []
         self.refused = 0
         self.asked = 0  # how it is
         self.is_refusing = False
+        self.is_silent = False
         self.last_input: float | None = None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -54,6 +55,8 @@ class TypedHolder:
                         self.last_input = time.time()  # it cannot tell who typed
                     elif kind == b"S":
                         self.asked += 1
+                        if self.is_silent:
+                            continue
                         writer.write(json_frame(b"S", {"last_input": self.last_input}))
                     elif kind == b"A":
                         writer.write(frame(b"K"))

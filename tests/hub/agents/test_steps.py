@@ -159,6 +159,19 @@ def test_b2_an_agent_whose_adoption_fails_is_looked_at_again() -> None:
     in_parts(story)
 
 
+def test_b2_an_agent_that_cannot_be_adopted_yet_is_looked_at_again() -> None:
+    async def story(parts: Parts) -> None:
+        amy = parts.agent("amy")
+        place = parts.home.session("amy"), parts.home.socket("amy")
+        async with held_by(*place, tag="of another run") as holder:
+            await parts.hub.stopper._kinds["interactive"].adopt(amy)
+            assert amy.link is None
+            holder.tag = amy.agent.run
+            await until(lambda: amy.link is not None)
+
+    in_parts(story)
+
+
 def test_b2_one_run_asked_for_twice_at_once_is_one_agent() -> None:
     async def story(parts: Parts) -> None:
         env = {"PATH": os.defpath}

@@ -11,6 +11,7 @@ from bullpen.cli.commands import send
 from bullpen.engines import ENGINES
 from bullpen.home import role_template
 from bullpen.hub.agents.observe import observe_now
+from bullpen.hub.holders import link as holder_link
 from bullpen.hub.messages import arrival, deliver
 from bullpen.hub.messages.channels import line_of
 from bullpen.model import message as model
@@ -399,6 +400,24 @@ def test_g3_of_a_terminal_that_does_not_answer_nobody_says_that_somebody_types(
         parts.put(state=Idle(), deliver="lines")
         await parts.send("x")
         await until(lambda: parts.hub.delivery.why("amy") == deliver.NO_ANSWER)
+
+    in_parts(main)
+
+
+def test_g3_a_holder_that_is_silent_does_not_say_that_nobody_types(
+    engine: ToldEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder_link, "ANSWER_SECONDS", 0.05)
+
+    async def main(parts: Parts) -> None:
+        live = parts.put(state=Idle())
+        holder, inlet = await parts.hold(live), await parts.listen(live)
+        holder.is_silent = True
+        await parts.send("x")
+        await until(lambda: parts.hub.delivery.why("amy") == deliver.NO_ANSWER or inlet.lines)
+        assert (inlet.lines, holder.typed) == ([], [])
+        holder.is_silent = False  # it is asked again
+        await until(lambda: bool(inlet.lines))
 
     in_parts(main)
 
