@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from bullpen.model.fields import Block, Labels, PositiveDuration, RoleName, Text, Word
+from bullpen.model.fields import Block, Labels, ModelName, PositiveDuration, RoleName, Text
 from bullpen.model.role import Role, SandboxSettings, Variable
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -19,7 +19,7 @@ DEFAULT_MODEL = "sonnet"
 class TaskRunSettings(Block):
     """How a task runs. `model` unset: the role's, and if that has none, the default."""
 
-    model: Word | None = None
+    model: ModelName = None
     timeout: PositiveDuration = timedelta(minutes=30)
     max_turns: Annotated[int, Field(ge=1)] = 50
 

@@ -101,6 +101,11 @@ def _branch(text: str) -> None:
         raise ValueError(f'"{text[:60]}" is no name that git allows for a branch')
 
 
+def empty_is_unset(value: object) -> object:
+    """An empty text is the default, as a line or a form that was only emptied means it."""
+    return None if value == "" else value
+
+
 def _duration(value: object) -> object:
     if isinstance(value, bool | int | float):
         raise ValueError(f"{value} is no duration · {duration.EXAMPLES}")
@@ -116,6 +121,7 @@ def _above_zero(value: timedelta) -> timedelta:
 Text = Annotated[str, _check(_no_blank)]
 # Ends up as one word of a command line, so it must not look like an option.
 Word = Annotated[str, matching(r"[^\s-]\S*", "one word that does not begin with -")]
+ModelName = Annotated[Word | None, BeforeValidator(empty_is_unset)]
 Branch = Annotated[str, _check(_branch)]
 # A start point is any revision: HEAD~2, v1.2^{commit}.
 Revision = Word

@@ -23,6 +23,7 @@ from pydantic import (
 from bullpen.model.fields import (
     Block,
     Labels,
+    ModelName,
     PositiveDuration,
     Revision,
     RoleName,
@@ -141,12 +142,19 @@ def _check_rule(rule: str) -> str:
 Rules = Annotated[tuple[Annotated[str, AfterValidator(_check_rule)], ...], Strict(False)]
 
 
+REVIEWER_MODEL = "haiku"
+
+
+def _reviewer(name: object) -> object:
+    return REVIEWER_MODEL if name == "" else name
+
+
 class ReviewerSettings(Block):
     """The model that judges what no rule decides; on when it has instructions."""
 
     enabled: bool | None = None
     instructions: str | None = Field(default=None, validate_default=True)
-    model: Word = "haiku"
+    model: Annotated[Word, BeforeValidator(_reviewer)] = REVIEWER_MODEL
 
     @property
     def is_on(self) -> bool:
@@ -289,11 +297,6 @@ RestartRule = Literal["always", "on-failure", "never"]  # what `hub/revive.py` d
 OrphansRule = Literal["keep", "stop", "adopt"]  # what `hub/tree/orphans.py` does with children
 
 
-def _unset(value: object) -> object:
-    """An empty text is the default, as a line that was only emptied means it."""
-    return None if value == "" else value
-
-
 class Role(Block):
     """One role file. The order here is the order in which people see the fields."""
 
@@ -304,7 +307,7 @@ class Role(Block):
         default=(), validate_default=True
     )
     deliver: Literal["lines", "lines-from-agents"] | None = None
-    model: Annotated[Word | None, BeforeValidator(_unset)] = None
+    model: ModelName = None
     permission_mode: str | None = None
     system_prompt: Text | None = None
     instructions: Text | None = None

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
 from bullpen.errors import BullpenError
-from bullpen.model.fields import AgentName, Labels, RoleName
+from bullpen.model.fields import AgentName, Labels, RoleName, empty_is_unset
 from bullpen.model.role import Budget, Variable
 from bullpen.model.value import Value
 
@@ -29,6 +29,7 @@ Prompt = Annotated[
 Line = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]+$")]
 Plain = Annotated[str, Field(max_length=1 << 17, pattern=r"^[^\x00]*$")]
 Word = Annotated[str, Field(max_length=200, pattern=r"^[^\s\x00-][^\s\x00]*$")]
+ModelName = Annotated[Word | None, BeforeValidator(empty_is_unset)]
 OLD_WORDS = {"claude_error": "engine_error"}  # in databases of before, and for old callers
 
 
@@ -68,7 +69,7 @@ class Wish(Value):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompt: Prompt
-    model: Word | None = None
+    model: ModelName = None
     timeout_seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)] | None = (
         None
     )

@@ -17,6 +17,7 @@ from bullpen.model.fields import (
     Block,
     Branch,
     Labels,
+    ModelName,
     PositiveDuration,
     RoleName,
     Text,
@@ -115,7 +116,7 @@ class ForgeConfig(DirectorConfig):
     agent: AgentName | None = None
     role: RoleName | None = None
     labels: Labels = Field(default_factory=dict)
-    model: Word | None = None
+    model: ModelName = None
     timeout: PositiveDuration | None = None
     poll_interval: PositiveDuration = timedelta(seconds=30)
     webhook: bool = False

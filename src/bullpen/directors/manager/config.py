@@ -14,7 +14,7 @@ from bullpen.errors import BullpenError
 from bullpen.home.agent_files import list_agent_files, load_agent_file
 from bullpen.home.paths import Home
 from bullpen.home.roles import find_role, load_role
-from bullpen.model.fields import AgentName, PositiveDuration, RoleName, Text, Word
+from bullpen.model.fields import AgentName, ModelName, PositiveDuration, RoleName, Text
 from bullpen.model.role import Role
 
 STARTER = """\
@@ -48,7 +48,7 @@ class ManagerConfig(DirectorConfig):
     agent: AgentName | None = None
     workdir: Text | None = None
     project: Text | None = None
-    model: Word | None = None
+    model: ModelName = None
     timeout: PositiveDuration | None = None
 
     @model_validator(mode="after")

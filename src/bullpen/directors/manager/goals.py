@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from bullpen.directors.history import HistoryRow, with_row
 from bullpen.directors.memory import Action
-from bullpen.model.task import Line, Prompt, RequestKey, Word
+from bullpen.model.task import Line, ModelName, Prompt, RequestKey
 from bullpen.model.value import Value
 
 OVER = ("completed", "failed", "cancelled")
@@ -26,7 +26,7 @@ class GoalRequest(Value):
     prompt: Prompt
     workdir: Line | None = None
     project: Line | None = None
-    model: Word | None = None
+    model: ModelName = None
     request: RequestKey | None = None
 
 

@@ -15,10 +15,10 @@ from bullpen.model.fields import (
     AgentName,
     Block,
     Labels,
+    ModelName,
     PositiveDuration,
     RoleName,
     Text,
-    Word,
     matching,
 )
 
@@ -63,7 +63,7 @@ class Entry(Block):
     labels: Labels = Field(default_factory=dict)
     project: Text | None = None
     workdir: Text | None = None
-    model: Word | None = None
+    model: ModelName = None
     timezone: Annotated[str, AfterValidator(check_zone)] | None = None
     overlap: Literal["skip", "queue", "allow"] = "skip"
     catch_up: Literal["none", "once", "all"] = "none"
