@@ -1,12 +1,14 @@
 """What a request has to pass, and to whom a token goes: the pure parts."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
 from bullpen.component import guard, ports
 from bullpen.component.answers import RefusedError
@@ -42,6 +44,25 @@ def test_our_own_page_and_programs_may_ask(headers: dict[bytes, str]) -> None:
 def test_a_page_of_another_site_may_not(headers: dict[bytes, str]) -> None:
     with pytest.raises(RefusedError):
         guard.check_origin({**HOST, **headers})
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "path", "is_open"),
+    [
+        ("http", "GET", "/status", True),
+        ("http", "HEAD", "/status", True),
+        ("http", "POST", "/status", False),
+        ("http", "HEAD", "/config", False),
+        ("websocket", None, "/status", False),
+    ],
+)
+def test_c1_a_status_may_be_asked_for_by_anybody_also_without_its_body(
+    kind: str, method: str | None, path: str, is_open: bool
+) -> None:
+    owners = guard.OwnerGuard(Starlette(), "hush", "sam")
+    scope = {"type": kind, "method": method, "path": path, "state": {}}
+    with contextlib.nullcontext() if is_open else pytest.raises(RefusedError, match="a token"):
+        assert not owners._is_owner(scope, {})
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,6 @@ class OwnerGuard:
             raise RefusedError(401, "unauthorized", "no such token")
         if scope["state"].get(OWNERS_SOCKET):
             return True
-        if (scope["type"], scope.get("method"), scope["path"]) == ("http", "GET", "/status"):
+        if scope["path"] == "/status" and scope.get("method") in ("GET", "HEAD"):
             return False
         raise RefusedError(401, "unauthorized", "a token is needed: Authorization: Bearer")

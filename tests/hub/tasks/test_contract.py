@@ -74,6 +74,13 @@ def test_c1_the_owner_sees_all_of_an_agent(side: Side, office: Desk) -> None:
     assert [entry["message"] for entry in found["log"]][:2] == ["started", "takes tasks"]
 
 
+def test_c1_the_status_of_an_agent_can_be_asked_for_without_its_body(
+    side: Side, office: Desk
+) -> None:
+    answer = ask(side.port, "HEAD", side.prefix + "/status", token=office.token, head_only=True)
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+
+
 def test_c1_anybody_sees_only_that_it_is_there(side: Side, office: Desk) -> None:
     # At the hub's port who has no token learns no names.
     is_own_port = not side.prefix
