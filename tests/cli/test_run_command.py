@@ -10,6 +10,7 @@ from tests.commands import BULLPEN, Ran
 from tests.hub.pen import Pen, made_pen
 from tests.hub.pods.support import write_role
 from tests.hub.programs import SLEEP
+from tests.waiting import wait_until
 from tests.worktrees.repos import git, make_repo
 
 pytestmark = pytest.mark.slow
@@ -132,6 +133,15 @@ def test_r7_a_prompt_is_read_from_standard_input(tmp_path: Path, data: bytes, sa
         [BULLPEN, *words], input=data, capture_output=True, cwd=tmp_path, check=False
     )
     assert says in ran.stderr.decode()
+
+
+@pytest.mark.slow
+def test_r5_what_standard_input_says_is_the_first_prompt(pen: Pen) -> None:
+    role = "name: typist\nagent_type: command\ncommand: [/bin/cat]\ndeliver: lines\n"
+    (pen.root / "roles" / "typist.yaml").write_text(role)
+    ran = pen.cli("run", "--role", "typist", "--prompt", "-", stdin=b"Fix the login bug\n")
+    assert ran.code == 0, ran
+    wait_until(lambda: b"Fix the login bug" in pen.log("typist"))
 
 
 def test_r5_who_resumes_without_a_role_is_led_to_the_command_that_does(pen: Pen) -> None:

@@ -103,11 +103,16 @@ class Pen:
         return JsonHub(self.home, start=start)
 
     def cli(
-        self, *words: str | Path, cwd: Path | None = None, seconds: float = 120, **env: str
+        self,
+        *words: str | Path,
+        cwd: Path | None = None,
+        seconds: float = 120,
+        stdin: bytes = b"",
+        **env: str,
     ) -> Ran:
         """The installed command."""
         given = {**self.env, "BULLPEN_DIR": str(self.root), **env}
-        done = forked.run([*map(str, (BULLPEN, *words))], cwd or self.root, given, b"", seconds)
+        done = forked.run([*map(str, (BULLPEN, *words))], cwd or self.root, given, stdin, seconds)
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def ask(

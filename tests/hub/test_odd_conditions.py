@@ -25,7 +25,7 @@ from bullpen.errors import BullpenError, Kind
 from bullpen.home.paths import HUB
 from tests.holder.client import pack
 from tests.hub.http.http import ask
-from tests.hub.pen import Pen, made_pen
+from tests.hub.pen import Pen, change_hub, made_pen
 from tests.hub.programs import END, SLEEP, counter, python
 from tests.hub.scripted_hub import CLOCK, scripted_hub
 from tests.hub.small_disk import fill, small_disk
@@ -751,3 +751,15 @@ print(sorted(set(sys.modules) - before))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_h5_a_hub_clears_away_the_short_paths_of_homes_that_are_gone(
+    pen: Pen, tmp_path: Path
+) -> None:
+    directory = tmp_path / f"bullpen-{os.getuid()}-01234567"
+    directory.mkdir()
+    (directory / "s").symlink_to(pen.root / "gone" / "sockets")
+    # Not in /tmp, where other hubs would do it for this one.
+    temp = f"it.remove_stale_sockets.__defaults__ = (it.Path({str(tmp_path)!r}),)"
+    change_hub(pen, f"import bullpen.home.paths as it; {temp}")
+    assert not directory.exists()

@@ -1,7 +1,9 @@
 """Tasks as text: progress, verdicts, tables, options, and the events that they are made of."""
 
+import re
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,13 @@ def seen_after(*pairs: tuple[str, dict[str, Any]]) -> TurnProgress:
     for event in events(*pairs):
         seen = see(seen, event)
     return seen
+
+
+def test_o3_a_task_that_waits_for_a_rate_limit_says_until_when() -> None:
+    until = time.time() + 1
+    waiting = task(state="queued", limited_until=until)
+    clock = datetime.fromtimestamp(until).strftime("%H:%M")
+    assert re.fullmatch(rf"queued \(rate limit until .*{clock}.*\)", state_text(waiting))
 
 
 # ── progress ──

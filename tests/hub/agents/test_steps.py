@@ -48,6 +48,22 @@ def tunnel_of(parts: Parts, name: str = "amy") -> Path:
     return parts.home.session(name) / "api" / "tunnel.sock"
 
 
+def test_r5_a_start_beside_the_worktree_of_its_name_is_refused_with_what_to_do() -> None:
+    """It would work in the person's own checkout."""
+
+    async def story(parts: Parts) -> None:
+        tree = parts.home.worktrees / "amy"
+        tree.mkdir(parents=True)
+        with pytest.raises(BullpenError, match=f"amy has a worktree, {tree}") as caught:
+            planned(parts)
+        assert "worktree.enabled=true" in caught.value.hint
+        assert planned(parts, name="bob").agent.cwd == "/"
+        within = Launch(cwd=str(tree), env={}, words=(CAT,), name="amy")
+        assert plan_launch(parts.hub.context, within, "amy", None).agent.cwd == str(tree)
+
+    in_parts(story)
+
+
 # ── sockets and tunnels go with their run ──
 
 

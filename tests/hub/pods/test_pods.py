@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bullpen.home.paths import HUB
+from bullpen.home.settings import Settings, Worktrees
 from bullpen.hot import wire
 from bullpen.hub.agents import intent as launch_intent
 from bullpen.hub.agents import sessions
@@ -21,9 +22,12 @@ from bullpen.hub.agents.intent import LaunchUndo
 from bullpen.hub.holders.factory import Factory
 from bullpen.hub.pods import launch as pod_launch
 from bullpen.hub.pods.launch import Pods
-from bullpen.hub.pods.plan import joined_prompt
+from bullpen.hub.pods.plan import branches_of, joined_prompt
+from bullpen.model.launch import PodLaunch
+from bullpen.model.pod import AgentEntry, PodTemplate, members_of
 from bullpen.worktrees.create import _conclude, _create_branches, _put_in_place
 from tests.commands import Ran
+from tests.hub.parts import Parts, in_parts
 from tests.hub.pen import Pen, made_pen
 from tests.hub.pods.support import (
     asked,
@@ -145,6 +149,24 @@ def test_w3_session_of_a_pod_names_its_branches(home: Pen, repo: Path) -> None:
     assert other.err.startswith(
         "error: ann: ann has a worktree on swarm/worker-17 already, not on swarm/worker-18\n"
     )
+
+
+def test_w3_branches_of_a_session_have_the_prefix_of_the_template_else_of_the_settings() -> None:
+    async def story(parts: Parts) -> None:
+        parts.hub.context.settings = Settings(worktrees=Worktrees(branch_prefix="team"))
+        template = PodTemplate(pod_name="pair", agents=(AgentEntry(role="coder", name="ann"),))
+        members = members_of(template, "pair", {})
+
+        def branch(template: PodTemplate, session: str | None) -> str:
+            request = PodLaunch(template="pair", cwd="/", env={}, session=session)
+            return branches_of(parts.hub.context, request, template, members)["ann"]
+
+        assert branch(template, "17") == "team/coder-17"
+        assert branch(template, None) == ""
+        own = template.model_copy(update={"branch_prefix": "crew"})
+        assert (branch(own, "17"), branch(own, None)) == ("crew/coder-17", "crew/ann")
+
+    in_parts(story)
 
 
 def test_p4_overrides_of_a_member_are_its_own(home: Pen, repo: Path) -> None:

@@ -97,6 +97,10 @@ def test_t10_the_directory_of_a_task_goes_with_its_last_record_unless_it_holds_w
     place = Path(last["directory"]).parent
     kept = {Path(task["directory"]).name for task in (work, last)}
     wait_until(lambda: {path.name for path in place.iterdir()} == kept)
+    message = "kept directories of forgotten tasks: there are files in them"
+    wait_until(lambda: bool(desk.pen.logged(message)))
+    told = desk.pen.logged(message)[-1]
+    assert (told["agent"], told["directories"]) == ("amy", 1)
     gone = {"prompt": "x", "session_id": empty["session_id"]}
     assert desk.ask("POST", "/agents/amy/task", gone)[0] == 404
     # Work that is nowhere else can be gone on with.
