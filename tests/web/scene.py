@@ -44,7 +44,8 @@ class Scene:
         pen.env |= {"PS1": "$ "}
         worktree = {"enabled": True, "branch_from": "main"}
         pen.role("coder", agent_type="command", command=list(SHELL), worktree=worktree)
-        install(pen, "claude", bare_claude(StandIn(pen.root.parent)))
+        self.claude = StandIn(pen.root.parent)
+        install(pen, "claude", bare_claude(self.claude))
         pen.role("thinker", worktree=worktree)
         pen.role("tester", sandbox={"enabled": False})
 

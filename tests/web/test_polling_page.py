@@ -1,4 +1,4 @@
-"""The page behind a proxy that holds streams of events back: it asks again and again (V4)."""
+"""The page behind a proxy that holds streams of events back: it asks again and again (V4, V5)."""
 
 import json
 import os
@@ -13,6 +13,7 @@ from tests.web.scene import Scene, made_scene
 pytestmark = pytest.mark.slow
 
 STREAM = "**/api/events/stream"
+TASK_STREAM = "**/api/task/*/events"  # without a query: what is asked again and again has one
 # What lies between lets the beginning of a stream through, and keeps what follows.
 KEPT = """() => {
     const plain = window.fetch
@@ -79,6 +80,35 @@ def test_v4_where_no_stream_gets_through_the_page_polls_until_one_does() -> None
             ids = page.locator("[data-news]").evaluate_all("all => all.map(e => e.dataset.news)")
             assert len(set(ids)) == len(ids)
             assert len(agents(page)) == 3
+
+
+def test_v5_where_no_stream_gets_through_a_task_tells_what_it_does_each_thing_once() -> None:
+    with made_scene() as scene:
+        scene.taker("tom")
+        prompt = "[[say One. ; hold one ; say Two. ; hold two ; say Three.]]"
+        body = {"prompt": prompt.replace(" ; hold", ' ; tool Bash {"command": "true"} ; hold')}
+        with made_view(scene) as view, view.page() as page:
+            for address in (STREAM, TASK_STREAM):
+                page.route(address, lambda route: None)  # neither answered nor refused
+            page.reload()
+            id = scene.pen.client().post("agents", "tom", "task", body=body)["task_id"]
+            scene.claude.wait_held("one")
+            page.goto(f"/tasks/{id}")
+            progress = page.get_by_role("log", name="progress")
+            expect(progress).to_contain_text("One.")
+            scene.claude.release("one")
+            expect(progress).to_contain_text("Two.")
+            # Streams get through again while it works: it goes on where it was.
+            for address in (STREAM, TASK_STREAM):
+                page.unroute(address)
+            scene.claude.wait_held("two")
+            scene.claude.release("two")
+            expect(progress).to_contain_text("Three.")
+            card = page.locator(f"section[aria-label='task {id}']")
+            expect(card.locator("header .state")).to_contain_text("completed")
+            for text in ("One.", "Two.", "Three."):
+                expect(progress.get_by_text(text)).to_have_count(1)
+            expect(progress.locator(".tool")).to_have_count(2)
 
 
 @pytest.mark.storm

@@ -151,9 +151,11 @@ def get_requested_task(request: str) -> "Call[TaskShown]":
     return Call("GET", path("requests", request), read=Model("task_shown.TaskShown"))
 
 
-def stream_task(id: str, agent: str = "", *, last_event_id: str = "") -> EventStream[TaskEvent]:
-    """What it says and does, as it happens, from its beginning or after a `mark`.
-    Starts no hub."""
+def stream_task(
+    id: str, agent: str = "", *, last_event_id: str = "", until_now: bool = False
+) -> EventStream[TaskEvent]:
+    """What it says and does, as it happens, from its beginning or after a `mark`; with `until_now`
+    what it has said so far. Starts no hub."""
 
     def read(sent: ServerSent) -> TaskEvent:
         return read_event(sent.name, sent.data, sent.id)
@@ -161,6 +163,7 @@ def stream_task(id: str, agent: str = "", *, last_event_id: str = "") -> EventSt
     return EventStream(
         "GET",
         _path(agent, "task", id, "events"),
+        {"until_now": 1 if until_now else None},
         starts_hub=False,
         headers={"last-event-id": last_event_id} if last_event_id else {},
         read=read,

@@ -219,6 +219,11 @@ class ViewRoutes:
     async def _stream_task(self, request: Request) -> Response:
         names = request.path_params
         last_id = request.headers.get("last-event-id", "")
+        if request.query_params.get("until_now") == "1":
+            call = stream_task(
+                names["id"], names.get("agent", ""), last_event_id=last_id, until_now=True
+            )
+            return _passed_on(await self._hub.fetch(call))
         stream = stream_task(names["id"], names.get("agent", ""))
         blocks = follow(self._hub, stream, last_id, last=b"end")
         return await self._streamed(blocks, request)

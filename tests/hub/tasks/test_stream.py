@@ -180,6 +180,37 @@ def test_t8_odd_marks_and_tasks(desk: Desk) -> None:
     assert far.of("end")
 
 
+def test_t8_until_now_ends_with_what_was_said_so_far_and_goes_on_from_there(desk: Desk) -> None:
+    desk.program(COUNTING)
+    desk.agent("amy", walls=False)
+    task = desk.give("amy", "x", env={"MOST": "25"})
+    path = str(desk.pen.home.socket(HUB))
+
+    def ask(after: str) -> tuple[list[str], list[str], str]:
+        """Names, texts and the last id of one answer, which comes to its end."""
+        headers = {"last-event-id": after} if after else {}
+        target = f"/task/{task}/events?until_now=1"
+        answer = wire.request(path, "GET", target, headers, b"", 20)
+        assert answer.status == 200
+        blocks = [
+            dict(line.split(": ", 1) for line in block.splitlines())
+            for block in answer.body.decode().split("\n\n")[:-1]
+        ]
+        texts = [json.loads(one["data"])["text"] for one in blocks if one["event"] == "text"]
+        ids = [one["id"] for one in blocks if "id" in one]
+        return [one["event"] for one in blocks], texts, ids[-1] if ids else after
+
+    wait_until(lambda: len(ask("")[1]) == 21)
+    names, before, mark = ask("")
+    assert (names[0], "end" in names) == ("state", False)
+    assert ask(mark) == (["state"], [], mark)
+    next((desk.pen.session("amy") / "work").iterdir()).joinpath("go").touch()
+    desk.done(task)
+    names, after, _ = ask(mark)
+    assert before + after == [f"word {number}" for number in range(25)]
+    assert names[-1] == "end"
+
+
 def test_t8_debug_has_what_was_written_raw(desk: Desk) -> None:
     desk.program("""
 sys.stderr.write("a complaint\\n")

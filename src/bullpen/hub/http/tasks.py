@@ -250,6 +250,9 @@ async def stream_task(
     last_event_id: Annotated[
         str | None, Header(max_length=40, description="goes on where a stream broke off")
     ] = None,
+    until_now: Annotated[
+        bool, Query(description="end when all is told that was said so far; then ask again")
+    ] = False,
 ) -> StreamingResponse:
     """What it says and does, as it happens, from its beginning: `state`, `begun`, `text`, `tool`,
     `usage`, `retry`, `denied`, `turn`, at last `end` with the whole task. `partial` is a piece of a
@@ -262,7 +265,7 @@ async def stream_task(
             raise BullpenError("Last-Event-ID is none of this stream")
         after = mark
     return StreamingResponse(
-        stream(hub.home, hub.tasks.board, task, hub.tasks.engine_of, after),
+        stream(hub.home, hub.tasks.board, task, hub.tasks.engine_of, after, until_now=until_now),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )

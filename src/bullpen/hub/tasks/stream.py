@@ -7,6 +7,7 @@ without a repetition, also after a restart of the hub: the id of an event is whe
 import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -33,6 +34,7 @@ from bullpen.model.task import Cancelling, Queued, Task, TaskWorking
 from bullpen.model.task_shown import show
 
 QUIET_SECONDS = 15.0
+UNTIL_NOW_SECONDS = 2.0  # a program that never stops writing has no now
 AGAIN_SECONDS = 0.1
 ID = re.compile(r"([0-9]{1,6})\.([0-9]{1,15})\.([0-9]{1,6})")
 
@@ -46,10 +48,17 @@ def parse_mark(text: str) -> Mark | None:
 
 
 async def stream(
-    home: Home, board: Board, task: Task, engines: Callable[[Task], str], after: Mark
+    home: Home,
+    board: Board,
+    task: Task,
+    engines: Callable[[Task], str],
+    after: Mark,
+    *,
+    until_now: bool = False,
 ) -> AsyncIterator[bytes]:
-    """Until the task is over. What was said before comes first."""
+    """Until the task is over. What was said before comes first; `until_now`: only that."""
     number, state = max(1, after[0]), ""
+    began = time.monotonic()
     log: LogReader | None = None
     while True:
         live = board.live.get(task.id)
@@ -59,24 +68,30 @@ async def stream(
             task = await board.get(task.id)
         except BullpenError:
             return  # no longer kept
-        if task.state != state:
-            state = task.state
-            yield _event("state", _state(task))
         if log is None and task.agent:
             log = _log_of(home, task, number, engines(task))
         is_last = _last_run(task) <= number
         facts = await asyncio.to_thread(_read, log, not is_last or task.is_over)
-        for event in _events(number, facts, after):
+        for event in (*_changed(task, state), *_events(number, facts, after)):
             yield event
-        if facts:
+        state = task.state
+        is_late = time.monotonic() - began > UNTIL_NOW_SECONDS
+        is_enough = until_now and (is_late or not facts)
+        if facts and not is_enough:
             continue
-        if not is_last:
+        if not is_last and not facts:
             number, log = number + 1, None
-        elif task.is_over:
+        elif task.is_over and not facts:
             yield _event("end", show(task, task.ended or 0.0).model_dump(mode="json"))
+            return
+        elif is_enough:
             return
         elif not await _wait(more):
             yield b": still here\n\n"
+
+
+def _changed(task: Task, state: str) -> list[bytes]:
+    return [] if task.state == state else [_event("state", _state(task))]
 
 
 def _state(task: Task) -> dict[str, Any]:

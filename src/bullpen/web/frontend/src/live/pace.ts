@@ -19,6 +19,12 @@ export function pollMs(agents: Agent[]): number {
   return agents.some(agent => BUSY.includes(agent.state.state)) ? 1_000 : 5_000
 }
 
+/** How long until a task is asked again what it has said. The answer is made of all that it ever
+ *  said: the longer that took, the rarer it is asked. */
+export function taskPollMs(isWorking: boolean, tookMs: number): number {
+  return Math.max(isWorking ? 1_000 : 5_000, 5 * tookMs)
+}
+
 /** How long until a stream is tried again, after so many in a row that were held back. The first
  *  may have been a laptop that slept. */
 export function againMs(heldBack: number): number {
