@@ -41,6 +41,28 @@ def test_v9_a_diff_a_conflict_and_a_landing_with_a_question_before_it() -> None:
 
 
 @pytest.mark.slow
+def test_v4_v9_the_overview_says_who_conflicts_with_whom_in_which_files_and_no_longer() -> None:
+    with made_scene() as scene:
+        for name, text in (("amy", "return item.net * 1.2"), ("bob", "return round(item.net)")):
+            work(scene, name, f"def price(item):\n    {text}\n")
+        with made_view(scene) as view, view.page() as page:
+            card = page.get_by_role("region", name="Conflicts")
+            expect(card.locator(".row")).to_have_count(1)
+            expect(card.locator(".row")).to_contain_text("amy and bob · cart.py")
+            assert [each.get_attribute("href") for each in card.locator(".row a").all()] == [
+                "/agents/amy/changes",
+                "/agents/bob/changes",
+            ]
+            where = scene.pen.root / "worktrees" / "bob"
+            scene.git("reset", "-q", "--hard", "main", where=where)
+            scene.works("bob", "Bash")
+            expect(card).to_have_count(0)
+            page.goto("/changes")
+            expect(page.locator("[data-item='branch:bob']")).to_contain_text("nothing changed")
+            expect(page.get_by_text("No live branch conflicts with another.")).to_be_visible()
+
+
+@pytest.mark.slow
 def test_v9_what_is_not_committed_is_discarded_if_the_question_named_it() -> None:
     """And kept aside."""
     with made_scene() as scene:

@@ -31,7 +31,7 @@ def test_l1_a_page_without_a_fleet_says_nothing_of_one() -> None:
     with made_scene() as scene, made_view(scene) as view, view.page() as page:
         # Asked of this document alone: a response of one that is left has no body any more.
         page.wait_for_function(
-            "performance.getEntriesByType('resource')"
+            "() => performance.getEntriesByType('resource')"
             ".some(entry => entry.name.endsWith('/api/fleet') && entry.responseEnd > 0)"
         )
         assert page.evaluate("fetch('/api/fleet').then(answer => answer.json())")["link"] == "none"

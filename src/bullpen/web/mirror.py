@@ -89,7 +89,6 @@ TABLE = (
     _get(f"{AGENT}/screen", agents.get_screen),
     _get(f"{AGENT}/diff", agents.get_diff),
     _get(f"{AGENT}/patch", changes.get_patch),
-    _get("/conflicts", changes.list_conflicts),
     _get(f"{AGENT}/transcript", transcripts.get_transcript, "task", "offset"),
     _get(f"{AGENT}/messages", messages.list_messages, "limit"),
     _get(f"{AGENT}/queue", tree.list_queue, "after", "limit", waits="seconds"),

@@ -26,6 +26,7 @@ from bullpen.component.process import ComponentProcess
 from bullpen.errors import BullpenError
 from bullpen.web import files
 from bullpen.web.agent_url import agent_at
+from bullpen.web.conflicts import Conflicts
 from bullpen.web.directors import Directors
 from bullpen.web.discovered import Discovered
 from bullpen.web.first_load import first_load
@@ -54,6 +55,7 @@ class ViewRoutes:
         self._login = login
         self._discovered = discovered
         self._directors = Directors(hub, component.home)
+        self._conflicts = Conflicts(hub)
 
     def app(self) -> Starlette:
         return Starlette(
@@ -66,6 +68,7 @@ class ViewRoutes:
                 Route("/api/me", self._set_me, methods=["POST"]),
                 Route("/api/hub", self._get_hub),
                 Route("/api/start", self._get_first_load),
+                Route("/api/conflicts", self._list_conflicts),
                 Route("/api/directors", self._list_directors),
                 Route(RUN_ENTRY, self._run_entry, methods=["POST"]),
                 Route(GIVE_GOAL, self._give_goal, methods=["POST"]),
@@ -149,6 +152,10 @@ class ViewRoutes:
     async def _get_first_load(self, _: Request) -> Response:
         return _passed_on(await first_load(self._hub))
 
+    async def _list_conflicts(self, request: Request) -> Response:
+        event = _event_id(request.query_params.get("event") or "0", "event")
+        return _passed_on(await self._conflicts.list(event))
+
     async def _list_directors(self, _: Request) -> Response:
         return JSONResponse(await self._directors.list())
 
@@ -206,14 +213,11 @@ class ViewRoutes:
 
     async def _stream_events(self, request: Request) -> Response:
         after = request.query_params.get("after")
-        if after is not None and not (after.isdecimal() and len(after) < 19):
-            raise BullpenError("after is the id of an event")
-        stream = stream_events(
-            int(after) if after else None, request.query_params.get("agent") or None
-        )
+        start = None if after is None else _event_id(after, "after")
+        stream = stream_events(start, request.query_params.get("agent") or None)
         last_id = request.headers.get("last-event-id", "")
-        if last_id and not (last_id.isdecimal() and len(last_id) < 19):
-            raise BullpenError("Last-Event-ID is the id of an event")
+        if last_id:
+            _event_id(last_id, "Last-Event-ID")
         return await self._streamed(follow(self._hub, stream, last_id), request)
 
     async def _stream_task(self, request: Request) -> Response:
@@ -290,6 +294,12 @@ async def _body(request: Request) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise BullpenError("the body is no JSON object")
     return fields
+
+
+def _event_id(text: str, name: str) -> int:
+    if not (text.isdecimal() and len(text) < 19):
+        raise BullpenError(f"{name} is the id of an event")
+    return int(text)
 
 
 def _side(text: str) -> int:

@@ -222,7 +222,7 @@ async function begin(signal: AbortSignal): Promise<number> {
   const { position, agents: { agents, broken }, approvals: { approvals }, landings: { landings }, tasks: { tasks }, usage } = await get<Start>('/start', {}, signal)
   signal.throwIfAborted()
   heard = Date.now()
-  change(world => ({ ...world, agents: mergeAgents(world, agents), broken, approvals, landings, tasks, usdToday: usage.total.usd, isLoaded: true }))
+  change(world => ({ ...world, agents: mergeAgents(world, agents), broken, approvals, landings, tasks, usdToday: usage.total.usd, loaded: position, isLoaded: true }))
   setLink({ is: 'live', isPolled: polling !== null })
   return position
 }

@@ -24,6 +24,8 @@ export interface World {
   usdToday: number | null
   news: News[]
   lastEvent: number
+  /** The last event of which all that was fetched first knows. */
+  loaded: number
   /** How often something of it has changed that only its own page shows: messages, work, tasks. */
   touched: Record<string, number>
 }
@@ -39,6 +41,7 @@ export const NOTHING: World = {
   usdToday: null,
   news: [],
   lastEvent: 0,
+  loaded: 0,
   touched: {},
 }
 

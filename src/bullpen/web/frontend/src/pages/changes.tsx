@@ -1,35 +1,39 @@
 // What is on the branches, what conflicts, what lands.
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Agent } from '../model/nouns.ts'
+import { clashes } from '../model/conflicts.ts'
 import { many } from '../model/text.ts'
 import { get, path } from '../live/http.ts'
-import { useWorld } from '../live/store.ts'
+import { current, useWorld } from '../live/store.ts'
 import { chosen } from '../live/keys.ts'
 import { Changes as Work } from '../agent/changes.tsx'
+import { ConflictRow, useConflicts } from '../parts/conflicts.tsx'
 import { Icon, StateIcon } from '../parts/icons.tsx'
 import { LandingRow } from '../parts/landing.tsx'
-import { useCalm, useFetched } from '../parts/fetched.tsx'
-import { Chip, Empty, Literal, Problem } from '../parts/text.tsx'
+import { useCalm } from '../parts/fetched.tsx'
+import { Chip, Empty, Problem } from '../parts/text.tsx'
 
 interface Counts { files: number; added: number; deleted: number }
 interface Diff { commit_count: number; committed: Counts; uncommitted: Counts; uncommitted_files: string[] }
-interface Conflicts { conflicts: { one: string; other: string; files: string[] }[]; compared: number }
 
 const AT_ONCE = 3
 const OVER = ['landed', 'cancelled', 'refused']
 
-/** How far each branch is, asked for a few at a time. */
+/** How far each branch is, asked for a few at a time: those whose agents something has happened to. */
 function useDiffs(agents: Agent[], again: number): Record<string, Diff> {
   const [diffs, setDiffs] = useState<Record<string, Diff>>({})
   const names = agents.map(agent => agent.name).join('\n')
+  const seen = useRef<Record<string, number>>({})  // by name, the last event before its diff was asked for
   useEffect(() => {
     const abort = new AbortController()
-    const queue = names.split('\n').filter(Boolean)
+    const { touched } = current()
+    const queue = names.split('\n').filter(name => name && seen.current[name] !== (touched[name] ?? 0))
     const work = async () => {
       for (let name = queue.shift(); name !== undefined && !abort.signal.aborted; name = queue.shift()) {
         try {
           const own = name
           const diff = await get<Diff>(`/agents${path(own)}/diff`, {}, abort.signal)
+          seen.current[own] = touched[own] ?? 0
           setDiffs(before => ({ ...before, [own]: diff }))
         } catch {
           // Its row has no figures then; its own page says why.
@@ -49,7 +53,8 @@ export function Changes({ name }: { name: string | null }) {
   const calm = useCalm(lastEvent, 2_000)
   const withTree = Object.values(agents).filter(agent => agent.worktree !== null).sort((a, b) => a.name.localeCompare(b.name))
   const diffs = useDiffs(withTree, calm)
-  const conflicts = useFetched<Conflicts>('/conflicts', {}, calm)
+  const conflicts = useConflicts()
+  const inConflict = clashes(conflicts.value?.conflicts ?? [], agents, false)
   const open = landings.filter(one => !OVER.includes(one.status.state))
   const past = landings.filter(one => OVER.includes(one.status.state)).slice(-5).reverse()
   // What has work comes first; without a name the first of those is shown.
@@ -67,16 +72,10 @@ export function Changes({ name }: { name: string | null }) {
           {past.map(one => <LandingRow key={one.id} landing={one} />)}
         </section>
         {conflicts.error !== null && <Problem error={conflicts.error} />}
-        {conflicts.value && conflicts.value.conflicts.length > 0 && (
+        {inConflict.length > 0 && (
           <section class="card rows" aria-label="Conflicts">
-            <header><h2>Conflicts between branches</h2><b class="badge hot">{conflicts.value.conflicts.length}</b></header>
-            {conflicts.value.conflicts.map(pair => (
-              <a key={`${pair.one} ${pair.other}`} class="row" href={`/changes${path(pair.one)}`}>
-                <span class="state bad"><StateIcon look="bad" /></span>
-                <span class="who"><b><Literal text={pair.one} /></b> <span class="what">and</span> <b><Literal text={pair.other} /></b> <span class="what">· <Literal text={pair.files.join(', ')} /></span></span>
-                <span class="fig">{many(pair.files.length, 'file')}</span>
-              </a>
-            ))}
+            <header><h2>Conflicts between branches</h2><b class="badge">{inConflict.length}</b></header>
+            {inConflict.map(clash => <ConflictRow key={`${clash.one.name} ${clash.other.name}`} clash={clash} />)}
           </section>
         )}
         {conflicts.value?.conflicts.length === 0 && withTree.length > 1 && <p class="state done"><StateIcon look="done" /><span class="dim">No live branch conflicts with another.</span></p>}

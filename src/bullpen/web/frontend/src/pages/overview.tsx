@@ -5,6 +5,7 @@ import { path } from '../live/http.ts'
 import { gather, type Gathered } from '../live/news.ts'
 import { useWorld } from '../live/store.ts'
 import { Components } from '../parts/components.tsx'
+import { ConflictsCard } from '../parts/conflicts.tsx'
 import { DirectorsCard } from '../parts/directors.tsx'
 import { AgentList, NeedsYou } from '../parts/list.tsx'
 import { Machines } from '../parts/machines.tsx'
@@ -21,7 +22,7 @@ export function Overview() {
       <h1 class="unseen">Overview</h1>
       <NeedsYou />
       <AgentList open="" />
-      <div class="side stack"><ToLand /><DirectorsCard /><Machines /><News /><Costs /><Components /></div>
+      <div class="side stack"><ToLand /><ConflictsCard /><DirectorsCard /><Machines /><News /><Costs /><Components /></div>
     </div>
   )
 }

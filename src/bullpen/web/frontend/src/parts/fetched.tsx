@@ -1,5 +1,5 @@
 // Something fetched for a place on the page, again whenever `again` changes; what is shown stays meanwhile.
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { get } from '../live/http.ts'
 
 export interface Fetched<T> { value: T | null; error: unknown; reload: () => void }
@@ -21,12 +21,17 @@ export function useFetched<T>(path: string | null, query: Record<string, string 
   return { value: isOther ? null : found.value, error: isOther ? null : found.error, reload: () => setRound(round + 1) }
 }
 
-/** A number that changes a little after what it follows, at most once in `ms`. */
+/** A number that changes `ms` after what it follows, and so once in that time where that never rests. */
 export function useCalm(value: unknown, ms = 700): number {
   const [calm, setCalm] = useState(0)
+  const timer = useRef(0)
+  const isFirst = useRef(true)
   useEffect(() => {
-    const timer = setTimeout(() => setCalm(n => n + 1), ms)
-    return () => clearTimeout(timer)
+    const wasFirst = isFirst.current
+    isFirst.current = false
+    if (wasFirst || timer.current) return
+    timer.current = window.setTimeout(() => { timer.current = 0; setCalm(n => n + 1) }, ms)
   }, [value])
+  useEffect(() => () => clearTimeout(timer.current), [])
   return calm
 }
