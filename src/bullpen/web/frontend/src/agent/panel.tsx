@@ -43,6 +43,7 @@ export function Panel({ name, tab }: { name: string; tab: Tab | null }) {
         <h1>{agent.name}</h1>
         <Chip state={agent.state} />
         <span class="dim"><Ago at={agent.since} /></span>
+        {shown !== 'explain' && <a class="why" href={`/agents${path(name)}/explain${search}`} title="What this state rests on">Why?</a>}
         <span class="right acts"><Acts agent={agent} /></span>
       </div>
       <div class="facts-line">
