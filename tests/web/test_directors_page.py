@@ -1,5 +1,6 @@
 """Directors in the view: how each stands, what it holds, and what it says of a crash (V3, V4)."""
 
+import json
 import re
 from typing import Any
 
@@ -11,6 +12,7 @@ from bullpen.home.paths import HUB
 from bullpen.hub.agents.tokens import hash_of, new_token
 from tests.directors.running import made_manager, made_scheduler
 from tests.hub.http.http import ask
+from tests.hub.pen import Pen
 from tests.processes import kill
 from tests.waiting import wait_until
 from tests.web.director import director_that_says, said_of_itself
@@ -66,6 +68,13 @@ def test_v3_an_entry_of_a_schedule_is_run_now_and_its_result_is_shown(served: Ru
     (served.pen.home.directors / "nightly.yaml").unlink()
 
 
+def problems(pen: Pen) -> list[dict[str, Any]]:
+    """What holds up the one director, as `bullpen director list` has it."""
+    (row,) = json.loads(pen.cli("director", "list", "--json").out)["directors"]
+    found: list[dict[str, Any]] = row["problems"]
+    return found
+
+
 @pytest.mark.storm
 def test_v4_a_schedule_is_run_by_its_button() -> None:
     entry = {"name": "tidy", "cron": "@daily", "prompt": "x", "role": "nobody", "timeout": "1s"}
@@ -92,6 +101,13 @@ def test_d5_v3_a_goal_is_given_listed_and_ended_in_the_page_and_its_report_is_re
         view.page() as page,
     ):
         page.goto("/directors/lead")
+        wait_until(lambda: problems(scene.pen))
+        (problem,) = problems(scene.pen)
+        waiting = page.locator("[aria-label='Holds now'] .row").filter(has_text="Wait for me")
+        for words in (problem["reason"], problem["hint"]):
+            assert words
+            expect(waiting).to_contain_text(words)
+        expect(page.get_by_role("region", name="Held up")).to_have_count(0)
         page.get_by_label("What is to be reached").fill("Ship <b>it</b>")
         page.get_by_role("button", name="Give the goal").click()
         expect(page.locator(".toast")).to_contain_text("lead leads others")

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { directorDetail, directorLook, isNotable, lastLook, lastRun, overLook, taskTitle } from '../src/model/director.ts'
-import type { Director, ScheduledEntry } from '../src/model/nouns.ts'
+import { directorDetail, directorLook, isNotable, lastLook, lastRun, overLook, taskTitle, troubleLook, troubleOf, troubleText } from '../src/model/director.ts'
+import type { Director, ScheduledEntry, Trouble } from '../src/model/nouns.ts'
 
 const entry: ScheduledEntry = { name: 'tidy', cron: '@daily', timezone: 'UTC', last: null, running: [] }
 const failed = { state: 'failed', reason: 'no wings', completed_at: 1 }
@@ -45,4 +45,14 @@ test('a director whose file is wrong is shown with where, also when it does not 
 test('a director that holds work and is held up does not look like one that works', () => {
   const looks = ['', 'no agent is free'].map(problem => directorLook({ ...stopped, state: 'working', problem }))
   assert.deepEqual(looks, ['work', 'wait'])
+})
+
+test('what holds up a goal is said in the words of `bullpen director list`', () => {
+  const trouble: Trouble = { about: 'g-1', reason: 'no agent lead runs\n(it ended)', hint: 'bullpen agent start lead', failures: 2, at: 100, wait_seconds: 20, is_given_up: false }
+  assert.equal(troubleText(trouble, 108), 'no agent lead runs · (it ended) · again in 12 s · bullpen agent start lead')
+  assert.equal(troubleText({ ...trouble, hint: '', is_given_up: true }, 108), 'no agent lead runs · (it ended) · given up')
+  assert.deepEqual([troubleLook(trouble), troubleLook({ ...trouble, is_given_up: true })], ['wait', 'bad'])
+  const whole = { ...trouble, about: '' }
+  assert.equal(troubleOf({ id: 'g-1' }, [whole, trouble]), trouble)
+  assert.equal(troubleOf({ id: '' }, [whole, trouble]), undefined)
 })

@@ -1,5 +1,5 @@
 // How a director stands, in the words of a person. Pure.
-import type { Director, OverRow, ScheduledEntry } from './nouns.ts'
+import type { Director, OverRow, ScheduledEntry, Trouble } from './nouns.ts'
 import type { Look } from './states.ts'
 import { many, span } from './text.ts'
 
@@ -30,6 +30,21 @@ export function directorDetail(director: Director): string {
   const parts = [problem, file_problem, restarts > 0 ? many(restarts, 'restart') : '']
   if (!problem && says) parts.push(says.tasks.length ? `holds ${many(says.tasks.length, 'task')}` : '')
   return parts.filter(Boolean).join(' · ')
+}
+
+/** What holds something up, in the words of `bullpen director list`. */
+export function troubleText({ reason, hint, at, wait_seconds: wait, is_given_up: isGivenUp }: Trouble, now: number): string {
+  const again = isGivenUp ? 'given up' : `again in ${span(at + wait - now)}`
+  return [...reason.split('\n'), again, ...hint.split('\n')].map(part => part.trim()).filter(Boolean).join(' · ')
+}
+
+export function troubleLook({ is_given_up: isGivenUp }: Trouble): Look {
+  return isGivenUp ? 'bad' : 'wait'
+}
+
+/** What holds up one of its tasks. */
+export function troubleOf(task: Record<string, unknown>, troubles: Trouble[]): Trouble | undefined {
+  return troubles.find(trouble => trouble.about && trouble.about === task['id'])
 }
 
 /** What came of the last run of an entry. */

@@ -1,7 +1,7 @@
 // Directors: what brings work in by itself, how each stands, what it holds, what comes next.
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import { directorLook, directorState, lastLook, lastRun, overLook, taskTitle, webAddress } from '../model/director.ts'
+import { directorLook, directorState, lastLook, lastRun, overLook, taskTitle, troubleLook, troubleOf, troubleText, webAddress } from '../model/director.ts'
 import type { Director, JournalEntry, OverRow, ScheduledEntry, Trouble } from '../model/nouns.ts'
 import type { Look } from '../model/states.ts'
 import { clock, literal, many, span } from '../model/text.ts'
@@ -38,6 +38,9 @@ function One({ director, isNamed, onChange }: { director: Director; isNamed: boo
   const { name, says, problem, file_problem, restarts, since, state } = director
   const isLive = useWorld(world => world.link.is === 'live')
   const look = directorLook(director)
+  const troubles = says?.problems ?? []
+  // What holds up one of its tasks stands there.
+  const others = troubles.filter(trouble => !says?.tasks.some(task => troubleOf(task, [trouble])))
   return (
     <div class="stack" data-narrow-first={isNamed || undefined}>
       <section class="card" aria-label={`Director ${name}`}>
@@ -58,11 +61,11 @@ function One({ director, isNamed, onChange }: { director: Director; isNamed: boo
         {problem && !says?.problems.length && <div class="pad"><Problem error={new Error(problem)} /></div>}
         {file_problem && <div class="pad"><Problem error={new Error(`its file is wrong · ${file_problem}`)} /></div>}
       </section>
-      {says && says.problems.length > 0 && <Part title="Held up" count={says.problems.length}>{says.problems.map(one => <Held key={one.about} trouble={one} />)}</Part>}
+      {others.length > 0 && <Part title="Held up" count={others.length}>{others.map(one => <Held key={one.about} trouble={one} />)}</Part>}
       {says && (
         <Part title="Holds now" count={says.tasks.length}>
           {says.tasks.length === 0 && <Empty title="Nothing" />}
-          {says.tasks.map((task, at) => <TaskLine key={at} director={says.type === GOALS ? name : ''} task={task} onEnd={onChange} />)}
+          {says.tasks.map((task, at) => <TaskLine key={at} director={says.type === GOALS ? name : ''} task={task} trouble={troubleOf(task, troubles)} onEnd={onChange} />)}
         </Part>
       )}
       {says?.type === GOALS && <GoalForm director={name} onGiven={onChange} />}
@@ -97,14 +100,11 @@ function Part({ title, count, children }: { title: string; count: number | null;
 }
 
 function Held({ trouble }: { trouble: Trouble }) {
-  const wait = trouble.at + trouble.wait_seconds - Date.now() / 1000
-  const next = trouble.is_given_up ? 'given up' : wait > 0 ? `tried again in ${span(wait)}` : 'tried again now'
-  const look = trouble.is_given_up ? 'bad' : 'wait'
+  const look = troubleLook(trouble)
   return (
     <div class="row tall">
       <span class={`state ${look}`}><StateIcon look={look} /></span>
-      <span class="anywhere">{trouble.about && <><b><Literal text={trouble.about} /></b> </>}<Literal text={trouble.reason} />{trouble.hint && <span class="dim"> · <Literal text={trouble.hint} /></span>}</span>
-      <span class="fig">{next}</span>
+      <span class="anywhere">{trouble.about && <><b><Literal text={trouble.about} /></b> </>}<Literal text={troubleText(trouble, Date.now() / 1000)} /></span>
     </div>
   )
 }
@@ -203,15 +203,16 @@ function EndGoal({ director, id, title, onEnd }: { director: string; id: string;
 }
 
 /** Of a goal's `director` it can be ended. */
-function TaskLine({ director, task, onEnd }: { director: string; task: Record<string, unknown>; onEnd: () => void }) {
+function TaskLine({ director, task, trouble, onEnd }: { director: string; task: Record<string, unknown>; trouble: Trouble | undefined; onEnd: () => void }) {
   const { id: own, task_id: id, pull, since, created_at: created } = task
   const state = String(task['state'] ?? '')
   const at = typeof since === 'number' ? since : typeof created === 'number' ? created : null
   const address = webAddress(pull)
+  const look = trouble ? troubleLook(trouble) : 'idle'
   return (
     <div class="row tall">
-      <span class="state idle"><StateIcon look={id ? 'work' : 'wait'} /></span>
-      <span class="anywhere"><b><Literal text={taskTitle(task)} /></b> <span class="what"><Literal text={state} /></span>{address && <> · <a href={address} target="_blank" rel="noreferrer noopener">pull request</a></>}</span>
+      <span class={`state ${look}`}><StateIcon look={trouble ? look : id ? 'work' : 'wait'} /></span>
+      <span class="anywhere"><b><Literal text={taskTitle(task)} /></b> <span class="what"><Literal text={state} /></span>{trouble && <span class={`held ${look}`}><Literal text={troubleText(trouble, Date.now() / 1000)} /></span>}{address && <> · <a href={address} target="_blank" rel="noreferrer noopener">pull request</a></>}</span>
       <span class="fig">{typeof id === 'string' && id && <a href={`/tasks${path(id)}`}>task</a>} {at !== null && <Ago at={at} />} {director && typeof own === 'string' && state !== 'cancelling' && <EndGoal director={director} id={own} title={taskTitle(task)} onEnd={onEnd} />}</span>
     </div>
   )
