@@ -48,6 +48,17 @@ def standing(scene: Scene) -> None:
     scene.idle("amy", "bob")
 
 
+def few_requests(page: Page, polls: int) -> int:
+    """How many the hub answers besides, while so many polls find nothing new."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.partition("/api/")[2]))
+    while sum(each.startswith("events?") for each in asked) < polls:
+        page.wait_for_event("requestfinished")
+    assert not [each for each in asked if each.startswith("start")]
+    parts = ("agents", "approvals", "landings", "tasks", "usage")
+    return sum(each.startswith(parts) for each in asked)
+
+
 def test_v4_where_no_stream_gets_through_the_page_polls_until_one_does() -> None:
     with made_scene() as scene:
         standing(scene)
@@ -58,6 +69,7 @@ def test_v4_where_no_stream_gets_through_the_page_polls_until_one_does() -> None
             expect(live).to_have_text("live, polled")
             scene.works("amy", "Bash")
             expect(row).to_contain_text("working · Bash")
+            assert few_requests(page, polls=4) <= 3
             scene.pen.run(name="cleo")
             expect(page.locator("[data-item='agent:cleo']")).to_be_visible()
             expect(page.locator(".news")).to_contain_text("cleo")

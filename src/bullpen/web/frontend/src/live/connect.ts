@@ -1,12 +1,12 @@
 // Keeps the world true: one stream of events with resume, and what has to be fetched again. Where no
-// stream gets through (a proxy that keeps it until it ends), everything is asked for again and again.
+// stream gets through (a proxy that keeps it until it ends), new events are asked for again and again.
 import type { Agent, Approval, HubEvent, Landing, Task, UsageReport } from '../model/nouns.ts'
 import { get, onLoggedOut, refusal, Refused } from './http.ts'
 import { newsOf } from './news.ts'
 import { againMs, failedMs, FIRST_MS, MOST_FAILURES, POLL_TIMEOUT_MS, pollMs, SILENT_MS, SOUND_MS } from './pace.ts'
 import { SentReader } from './sse.ts'
 import { change, current } from './store.ts'
-import { type Link, mergeAgents, type Part, take } from './world.ts'
+import { type Link, mergeAgents, type Part, take, type World } from './world.ts'
 
 const FIGURES_MS = 10_000  // tokens and cost are no events
 const NEWS_EVENTS = 200
@@ -32,7 +32,7 @@ export function connect(): void {
   addEventListener('offline', () => lose('this device is offline'))
   document.addEventListener('visibilitychange', check)
   setInterval(() => {
-    if (document.visibilityState === 'visible' && current().link.is === 'live' && !polling) refresh(['agents', 'usage'])
+    if (document.visibilityState === 'visible' && current().link.is === 'live') refresh(['agents', 'usage'])
   }, FIGURES_MS)
 }
 
@@ -190,8 +190,9 @@ async function askAgainAndAgain({ signal }: AbortController): Promise<void> {
   }
 }
 
-/** Everything as it is now, and the events since the last time for who shows these. */
+/** One request where nothing has happened; else also what has changed. After a gap everything. */
 async function askOnce(signal: AbortSignal): Promise<void> {
+  if (position !== null && hasNews && current().link.is === 'live' && await catchUp(position, signal)) return
   const last = position ?? 0
   const now = await begin(signal)
   if (now < last) forget()
@@ -204,6 +205,27 @@ async function loadEvents(after: number, last: number, signal: AbortSignal): Pro
   const { events } = await get<{ events: HubEvent[] }>('/events', { after, limit: NEWS_EVENTS }, signal)
   signal.throwIfAborted()
   change(world => take(world, events.filter(event => event.id <= last)).world)
+}
+
+/** What has happened since that event; false if that cannot be known: it is not of this history any
+ *  more, or too much has happened. */
+async function catchUp(last: number, signal: AbortSignal): Promise<boolean> {
+  const { events } = await get<{ events: HubEvent[] }>('/events', { after: Math.max(0, last - 1), limit: NEWS_EVENTS }, signal)
+  signal.throwIfAborted()
+  heard = Date.now()
+  if (last > 0 && events[0]?.id !== last || events.length === NEWS_EVENTS) return false
+  let stale = new Set<Part>()
+  change(world => {
+    const taken = take(world, events.filter(event => event.id > last))
+    stale = taken.stale
+    return taken.world
+  })
+  position = events.at(-1)?.id ?? last
+  await Promise.all([...stale].map(part => fetchPart(part, signal)))
+  signal.throwIfAborted()
+  const { link } = current()
+  if (link.is !== 'live' || !link.isPolled) setLink({ is: 'live', isPolled: true })
+  return true
 }
 
 // ── what is fetched ──
@@ -229,7 +251,7 @@ async function begin(signal: AbortSignal): Promise<number> {
 
 /** Everything anew; only then the page is live again. */
 async function load(): Promise<void> {
-  await Promise.all(ALL.map(fetchPart))
+  await Promise.all(ALL.map(part => fetchPart(part)))
   if (!isHubAway) setLink({ is: 'live', isPolled: false })
 }
 
@@ -265,27 +287,37 @@ export function refresh(parts: Part[]): void {
   }
 }
 
-async function fetchPart(part: Part): Promise<void> {
+let begun = 0
+const shown = new Map<Part, number>()
+
+/** What was asked for later is not overwritten by an answer that took longer. */
+async function fetchPart(part: Part, signal?: AbortSignal): Promise<void> {
+  const number = ++begun
+  const show = (next: (world: World) => World) => {
+    if (number < (shown.get(part) ?? 0)) return
+    shown.set(part, number)
+    change(next)
+  }
   switch (part) {
     case 'agents': {
-      const { agents, broken } = await get<{ agents: Agent[]; broken: Record<string, string> }>('/agents')
-      return change(world => ({ ...world, agents: mergeAgents(world, agents), broken }))
+      const { agents, broken } = await get<{ agents: Agent[]; broken: Record<string, string> }>('/agents', {}, signal)
+      return show(world => ({ ...world, agents: mergeAgents(world, agents), broken }))
     }
     case 'approvals': {
-      const { approvals } = await get<{ approvals: Approval[] }>('/approvals')
-      return change(world => ({ ...world, approvals }))
+      const { approvals } = await get<{ approvals: Approval[] }>('/approvals', {}, signal)
+      return show(world => ({ ...world, approvals }))
     }
     case 'landings': {
-      const { landings } = await get<{ landings: Landing[] }>('/landings', { all: 1 })
-      return change(world => ({ ...world, landings }))
+      const { landings } = await get<{ landings: Landing[] }>('/landings', { all: 1 }, signal)
+      return show(world => ({ ...world, landings }))
     }
     case 'tasks': {
-      const { tasks } = await get<{ tasks: Task[] }>('/tasks')
-      return change(world => ({ ...world, tasks }))
+      const { tasks } = await get<{ tasks: Task[] }>('/tasks', {}, signal)
+      return show(world => ({ ...world, tasks }))
     }
     case 'usage': {
-      const { total } = await get<UsageReport>('/usage', { by: 'day', since_seconds: 0 })
-      return change(world => ({ ...world, usdToday: total.usd }))
+      const { total } = await get<UsageReport>('/usage', { by: 'day', since_seconds: 0 }, signal)
+      return show(world => ({ ...world, usdToday: total.usd }))
     }
   }
 }
