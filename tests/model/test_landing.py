@@ -15,8 +15,6 @@ from bullpen.model.landing import (
     Cancelled,
     Landed,
     Landing,
-    LandingRules,
-    LandingSettings,
     Moving,
     Refused,
     Verifying,
@@ -37,6 +35,7 @@ from bullpen.model.landing import (
     order_by_conflicts,
     take_newer,
 )
+from bullpen.model.landing_rules import LandingRules, LandingSettings
 
 BACK = CameBack(why="conflict", base="b" * 40, files=("auth.py",), at=1.0)
 FAILED = CameBack(why="verify", base="b" * 40, problem="exit 1", output="boom", at=1.0)

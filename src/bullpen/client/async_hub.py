@@ -15,12 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-import httpx
-
 from bullpen.client.address import address_of, home_of
 from bullpen.client.call import Call, Request, Stream
 from bullpen.client.failures import TRIES, check_repeat, hub_is_down, refusal
 from bullpen.client.follow import AGAIN_SECONDS, Following
+from bullpen.client.plain_httpx import httpx
 from bullpen.client.start import start_hub
 from bullpen.client.streams import EventStream
 from bullpen.client.web_socket import opening_errors, options

@@ -27,7 +27,7 @@ from bullpen.model.fields import (
     refuse,
 )
 from bullpen.model.fleet import WORD_CHARACTERS
-from bullpen.model.landing import LandingSettings
+from bullpen.model.landing_rules import LandingSettings
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=0, le=1000)]

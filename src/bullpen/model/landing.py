@@ -9,37 +9,16 @@ a name: when its worktree is removed, it is cancelled, and no other of that name
 import fnmatch
 import hashlib
 from collections.abc import Collection, Sequence
-from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bullpen.model.fields import Block, PositiveDuration, Text, Texts
+from bullpen.model.landing_rules import TIMEOUT, LandingRules, LandingSettings, Strategy
 from bullpen.model.rights import Rights
 from bullpen.model.value import Value
 
-Strategy = Literal["merge", "squash", "rebase"]
 SHORT = 7  # characters of a commit, for people
 MOST_FILES = 20  # that a message names
-
-
-TIMEOUT = timedelta(minutes=30)
-
-
-class LandingRules(Block):
-    """How landings go, as far as a project's file says it under `landing`."""
-
-    verify: Text | None = None
-    strategy: Strategy | None = None
-    protected: Texts = ()
-    timeout: PositiveDuration | None = None
-
-
-class LandingSettings(LandingRules):
-    """The same in `config.yaml`, with what counts where nobody says anything."""
-
-    strategy: Strategy = "merge"
-    timeout: PositiveDuration = TIMEOUT
 
 
 # ── states ──

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, ValidationInfo, field_validator
 
 from bullpen.errors import BullpenError
 from bullpen.model.fields import Block, Text
-from bullpen.model.landing import LandingRules
+from bullpen.model.landing_rules import LandingRules
 from bullpen.model.names import check_name
 
 # Others (`ext::`, or a remote helper's name) make git execute what stands behind them, and a host

@@ -16,7 +16,8 @@ from bullpen.cli.tasks.wait import say
 from bullpen.cli.worktree_sites import open_site
 from bullpen.client import landings
 from bullpen.errors import BullpenError, Kind
-from bullpen.model.landing import Landed, Landing, Refused, Strategy
+from bullpen.model.landing import Landed, Landing, Refused
+from bullpen.model.landing_rules import Strategy
 
 if TYPE_CHECKING:
     from bullpen.client.hub import Hub

@@ -15,9 +15,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx
-
 from bullpen import clock
+from bullpen.client.plain_httpx import httpx
 from bullpen.directors.failures import ActionError, LimitError, Verdict
 
 SECONDS = 30.0

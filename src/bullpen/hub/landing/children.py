@@ -32,7 +32,8 @@ from bullpen.hub.landing.subjects import Subject, find_subject
 from bullpen.hub.tree.children import Children
 from bullpen.model.event import Event
 from bullpen.model.fleet_child import RemoteChild
-from bullpen.model.landing import Landed, Landing, LandingRequest, Strategy
+from bullpen.model.landing import Landed, Landing, LandingRequest
+from bullpen.model.landing_rules import Strategy
 from bullpen.model.state import Idle, words
 from bullpen.model.tree import is_elsewhere, is_without_turns
 

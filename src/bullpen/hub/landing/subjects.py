@@ -16,7 +16,8 @@ from bullpen.home.projects import list_projects, load_project
 from bullpen.home.settings import Settings
 from bullpen.hub.agents.worktrees import base_of, open_site, site_of
 from bullpen.model.agent import Agent
-from bullpen.model.landing import SHORT, Landing, LandingSettings, combine
+from bullpen.model.landing import SHORT, Landing, combine
+from bullpen.model.landing_rules import LandingSettings
 from bullpen.model.project import Project
 from bullpen.model.rights import Rights, limited
 from bullpen.model.role import Role

@@ -9,7 +9,8 @@ from pydantic import Field
 from bullpen.hub.mcp.caller import caller_of
 from bullpen.hub.mcp.hints import hint_for_agent
 from bullpen.hub.parts import Hub
-from bullpen.model.landing import CameBack, Cancelled, Landed, Landing, Refused, Strategy
+from bullpen.model.landing import CameBack, Cancelled, Landed, Landing, Refused
+from bullpen.model.landing_rules import Strategy
 
 
 async def merge_child(
