@@ -40,6 +40,7 @@ TIME_FIELDS = frozenset(
         *("asked", "at", "began", "created", "created_at", "completed_at", "delivered", "ended"),
         *(
             "idle_since",
+            "last_heard",
             "limited_until",
             "read",
             "refused",

@@ -13,7 +13,11 @@ def host(name: str, *, reachable: bool = True, running: int = 0, **fields: objec
         for number in range(running)
     )
     given = {"name": name, "version": "1", "at": 0.0, "takes_children": True, **fields}
-    return Host(state=HostState.model_validate({**given, "agents": agents}), reachable=reachable)
+    return Host(
+        state=HostState.model_validate({**given, "agents": agents}),
+        reachable=reachable,
+        last_heard=0,
+    )
 
 
 FLEET = FleetShown(

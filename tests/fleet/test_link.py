@@ -70,7 +70,9 @@ def test_l1_a_list_that_the_server_does_not_give_is_not_taken_for_an_empty_one(
 def test_l1_a_host_to_which_nothing_happens_is_not_forgotten(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And it is known when it was there last: what it says of itself is said now and then."""
     monkeypatch.setattr(presence, "KEPT_SECONDS", 2.0)
+    monkeypatch.setattr(presence, "SAY_AGAIN_SECONDS", 1.0)
 
     async def act() -> None:
         h1 = make_link(machines, "h1")

@@ -5,6 +5,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,10 +17,11 @@ ALL_READ, NOTHING_THERE = "204", "404"
 
 @dataclass(frozen=True)
 class Entry:
-    """One message. That of a key that was taken away has no data."""
+    """One message. That of a key that was taken away has no data. `time`: by the server's clock."""
 
     data: bytes | None
     revision: int
+    time: float = 0.0
 
 
 async def read_messages(
@@ -44,7 +46,8 @@ async def read_messages(
                 why = headers.get("Description", "")
                 raise ConnectionError(f"the server does not say what is there: {status} {why}")
             data = None if "KV-Operation" in headers else message.data
-            yield headers["Nats-Subject"], Entry(data, int(headers["Nats-Sequence"]))
+            time = datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp()
+            yield headers["Nats-Subject"], Entry(data, int(headers["Nats-Sequence"]), time)
     finally:
         if not client.is_closed:
             await messages.unsubscribe()

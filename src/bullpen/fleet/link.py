@@ -31,7 +31,7 @@ from bullpen.fleet.nkeys import Signer
 from bullpen.fleet.peers import Peers
 from bullpen.fleet.server_certificate import trusting
 from bullpen.fleet.subjects import heard_by, inbox
-from bullpen.model.fleet import Host, HostState
+from bullpen.model.fleet import Host, HostState, with_last_heard
 
 log = logging.getLogger("bullpen.fleet")
 
@@ -274,12 +274,13 @@ class Link:
         """All hosts; without the server as they were last heard of, and none can be reached."""
         if self._client is not None:
             try:
-                self._known = tuple(await presence.read_hosts(self._client))
+                hosts = await presence.read_hosts(self._client)
+                self._known = with_last_heard(hosts, self._known)
             except LOST as error:
                 log.info("the fleet was not read", extra={"reason": _reason(error)})
             else:
                 return self._known
-        return tuple(Host(state=host.state, reachable=False) for host in self._known)
+        return tuple(host.model_copy(update={"reachable": False}) for host in self._known)
 
     async def knows(self, host: str) -> bool:
         """False if that host is none of the fleet; without the server nobody can tell."""
@@ -331,7 +332,8 @@ class Link:
                 self.changed.set()
 
     async def _tell(self, client: Client) -> None:
-        """What others are to know: at once, whenever it has changed, and before it is forgotten."""
+        """What others are to know: at once, whenever it has changed, and now and then, since that
+        says when this host was there last."""
         self._last_sent = None
         again = 0.0
         while True:
@@ -346,7 +348,7 @@ class Link:
             ):
                 is_taken = await _is_taken(client, presence.say_state(client, state))
                 self._last_sent = state if is_taken else None
-                pause = presence.KEPT_SECONDS / 2 if is_taken else presence.BEAT_SECONDS
+                pause = presence.SAY_AGAIN_SECONDS if is_taken else presence.BEAT_SECONDS
                 again = time.monotonic() + pause
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(again - time.monotonic()):

@@ -2,12 +2,15 @@
 
 `live` has a short life and is said again all the time, so it is gone soon after its host; it names
 the hub that says it, so that a second one with the same key is told that there is one. `state`
-(labels, agents) is said when it changes, and stays. A host with `state` alone cannot be
+(labels, agents) is said when it changes and every half a minute, and stays: when it was said last
+is what is known of the time at which a host died. A host with `state` alone cannot be
 reached: nobody knows whether it is dead. One that leaves takes both away. Called by `link`.
 Reading is one request for all keys of a kind: nobody watches, because traffic would grow with the
 square.
 """
 
+import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -22,10 +25,12 @@ if TYPE_CHECKING:
 
 LIVE_SECONDS = 6.0
 BEAT_SECONDS = 2.0
+SAY_AGAIN_SECONDS = 30.0
 ANSWER_SECONDS = 5.0
 EXPECTED_REVISION = "Nats-Expected-Last-Subject-Sequence"
 CLUSTER_COPIES = 3
 KEPT_SECONDS = 7 * 86400.0  # of what a host said that is gone
+CLOCKS_DIFFER_SECONDS = 10.0
 
 
 class NameTakenError(BullpenError):
@@ -94,12 +99,38 @@ async def leave(client: "Client", host: str) -> None:
 
 async def read_hosts(client: "Client") -> list[Host]:
     """All hosts, in the order of their names."""
-    live = await _read_data(client, key("live", "*"))
-    states: dict[str, HostState] = {}
-    for host, data in (await _read_data(client, key("state", "*"))).items():
-        if (state := _parse(data)) is not None and state.name == host:
-            states[host] = state
-    return [Host(state=states[name], reachable=name in live) for name in sorted(states)]
+    live = await _read_keys(client, key("live", "*"))
+    states = await _read_keys(client, key("state", "*"))
+    return hosts_at(time.time(), live, states)
+
+
+def hosts_at(now: float, live: Mapping[str, Entry], states: Mapping[str, Entry]) -> list[Host]:
+    """What these keys say at that time by the reader's clock. Each host has a clock of its own, and
+    so has the server: what was said last counts as said now, all else as long before as the server
+    has it. Pure."""
+    newest = max((entry.time for entry in (*live.values(), *states.values())), default=0.0)
+    hosts = []
+    for name, entry in sorted(states.items()):
+        state = _parse(entry.data) if entry.data is not None else None
+        if state is None or state.name != name:
+            continue
+        said_at = now - (newest - entry.time)
+        beat = live.get(name)
+        is_live = beat is not None and beat.data is not None
+        last_heard = max(said_at, now - (newest - beat.time)) if beat is not None else said_at
+        hosts.append(
+            Host(state=_by_clock(state, said_at), reachable=is_live, last_heard=last_heard)
+        )
+    return hosts
+
+
+def _by_clock(state: HostState, said_at: float) -> HostState:
+    """Its times as the reader's clock has them, if the host's is wrong."""
+    ahead = state.at - said_at
+    if abs(ahead) < CLOCKS_DIFFER_SECONDS:
+        return state
+    agents = (agent.model_copy(update={"since": agent.since - ahead}) for agent in state.agents)
+    return state.model_copy(update={"at": said_at, "agents": tuple(agents)})
 
 
 async def is_known(client: "Client", host: str) -> bool:

@@ -136,7 +136,7 @@ class Fleet:
         if settings.url is None:
             return FleetShown()
         shown = FleetShown(link="connecting", name=settings.name or "", url=settings.url)
-        own = Host(state=self._describe(), reachable=True)
+        own = Host(state=self._describe(), reachable=True, last_heard=time.time())
         if link is None:
             state = "refused" if self._why else "connecting"
             return shown.model_copy(update={"link": state, "why": self._why, "hosts": (own,)})

@@ -1,5 +1,6 @@
 """Other machines: what each says of itself, and what this one knows of all. Pure."""
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -32,7 +33,7 @@ class HostState(Value):
     max_agents: int = 0
     takes_children: bool = False  # of agents of other machines; an earlier version does not
     agents: tuple[HostAgent, ...] = ()
-    at: float  # by its own clock
+    at: float  # when this was said
 
     @property
     def running(self) -> int:
@@ -40,10 +41,23 @@ class HostState(Value):
 
 
 class Host(Value):
-    """A machine of the fleet. Not reachable: `state` is the last that was heard."""
+    """A machine of the fleet. Not reachable: `state` is the last that was heard. All times are by
+    the reader's clock; `last_heard` is when it was there last, as far as the reader knows."""
 
     state: HostState
     reachable: bool
+    last_heard: float
+
+
+def with_last_heard(hosts: Iterable[Host], before: Iterable[Host]) -> tuple[Host, ...]:
+    """A look of before may know better when a host was there: the server forgets it. Pure."""
+    times = {host.state.name: host.last_heard for host in before}
+    return tuple(
+        host.model_copy(
+            update={"last_heard": max(host.last_heard, times.get(host.state.name, 0.0))}
+        )
+        for host in hosts
+    )
 
 
 class FleetShown(Value):

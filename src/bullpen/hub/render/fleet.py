@@ -69,6 +69,5 @@ def _host(host: Host, own: str, now: float) -> tuple[str, ...]:
 
 
 def _last_known(host: Host, now: float) -> str:
-    """Its own clock may be wrong; a time to come is none."""
-    seconds = max(0.0, now - host.state.at)
+    seconds = max(0.0, now - host.last_heard)
     return f"last heard: {host.state.running} running, {age(seconds)} ago"

@@ -5,7 +5,7 @@ import { agentLook, type Fleet, type Host, type HostAgent, labelsText, others, s
 const agent = (name: string, change: Partial<HostAgent> = {}): HostAgent =>
   ({ name, role: '', state: 'working', words: 'working', since: 1, running: true, ...change })
 const host = (name: string, agents: HostAgent[] = [], reachable = true): Host =>
-  ({ state: { name, version: '1', labels: { gpu: 'yes', arch: 'x' }, agents, at: 1 }, reachable })
+  ({ state: { name, version: '1', labels: { gpu: 'yes', arch: 'x' }, agents, at: 1 }, reachable, last_heard: 1 })
 const fleet: Fleet = { link: 'connected', name: 'laptop', url: 'nats://x', why: '', since: 1, hosts: [host('desk'), host('laptop')] }
 
 test('this machine is not one of the others', () => {

@@ -6,6 +6,7 @@ export interface HostAgent { name: string; role: string; state: StateName; words
 export interface Host {
   state: { name: string; version: string; labels: Record<string, string>; agents: HostAgent[]; at: number }
   reachable: boolean
+  last_heard: number
 }
 export interface Fleet {
   link: 'none' | 'connecting' | 'connected' | 'away' | 'refused'

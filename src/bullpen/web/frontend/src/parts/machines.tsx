@@ -38,7 +38,7 @@ function Machine({ host, isNow }: { host: Host; isNow: boolean }) {
       <div class="row">
         <span class={`state ${look}`}><StateIcon look={look} /></span>
         <span class="who"><b><Literal text={host.state.name} /></b> <span class="what">{isNow ? '' : 'cannot be reached · had '}{agents.length ? many(agents.length, 'agent') : 'no agent'} running<Literal text={labelsText(host) && ` · ${labelsText(host)}`} /></span></span>
-        <span class="fig">{!isNow && <Ago at={host.state.at} />}</span>
+        <span class="fig">{!isNow && <Ago at={host.last_heard} />}</span>
       </div>
       {agents.slice(0, MOST_AGENTS).map(agent => {
         const look = agentLook(agent, isNow)
