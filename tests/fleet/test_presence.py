@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from bullpen.fleet import keys
+from bullpen.home.settings import load_settings
 from tests.fleet.machines import Machines, made_machines
 from tests.waiting import wait_until
 
@@ -101,9 +102,11 @@ def test_l5_a_machine_that_joins_again_uses_its_new_key_and_leaves_with_it() -> 
         assert shown["link"] == "connected" and shown["since"] > first
 
         # The key may be elsewhere: that one is removed, and no other.
-        mine, default = h1.root / "mine.json", h1.root / "credentials" / "fleet.json"
-        shutil.copy2(default, mine)
         config = h1.root / "config.yaml"
-        config.write_text(config.read_text().replace("fleet:\n", "fleet:\n  creds: mine.json\n"))
+        creds = load_settings(config).fleet.creds
+        mine, own = h1.root / "mine.json", h1.root / creds
+        shutil.copy2(own, mine)
+        config.write_text(config.read_text().replace(creds, "mine.json"))
+        assert load_settings(config).fleet.creds == "mine.json"
         assert h1.cli("fleet", "leave").code == 0
-        assert (mine.exists(), default.exists()) == (False, True)
+        assert (mine.exists(), own.exists()) == (False, True)

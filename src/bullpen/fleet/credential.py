@@ -70,9 +70,14 @@ def check_certificate(authority: str, host: str, certificate: Certificate) -> Ve
     return Verifier(certificate.public)
 
 
+def own_file(root: Path, fleet: Fleet) -> Path:
+    """Where the key is that these settings of the home at `root` name."""
+    return root / Path(fleet.creds).expanduser()
+
+
 def read_own(root: Path, fleet: Fleet) -> Credential:
     """That of the machine whose home is at `root`; BullpenError if it is another one's."""
-    credential = read_credential(root / Path(fleet.creds).expanduser())
+    credential = read_credential(own_file(root, fleet))
     if credential.host != fleet.name:
         raise BullpenError(
             f"{fleet.creds} is the key of {credential.host}, and config.yaml calls this machine "

@@ -170,14 +170,22 @@ async def try_key(
     credential: Credential,
     seconds: float = 0.0,
     waiting: Callable[[str], None] = lambda _why: None,
+    *,
+    is_new: bool = False,
 ) -> None:
     """Connect and leave; BullpenError if the server is not there or does not let this host in.
     Tried again for so long: a server that was just started takes a moment, and a cluster some
-    seconds to choose who leads. `waiting` is told why it has to."""
+    seconds to choose who leads. `waiting` is told why it has to. `is_new`: there has to be no other
+    machine of its name."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            await close(await connect(url, credential))
+            client = await connect(url, credential)
+            try:
+                if is_new:
+                    await presence.wait_until_free(client, credential.host)
+            finally:
+                await close(client)
             return
         except LOST as error:
             if isinstance(error, NotLetInError):

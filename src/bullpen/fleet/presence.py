@@ -9,6 +9,7 @@ Reading is one request for all keys of a kind: nobody watches, because traffic w
 square.
 """
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ LIVE_SECONDS = 6.0
 BEAT_SECONDS = 2.0
 SAY_AGAIN_SECONDS = 30.0
 ANSWER_SECONDS = 5.0
+LOOK_AGAIN_SECONDS = 0.2
 EXPECTED_REVISION = "Nats-Expected-Last-Subject-Sequence"
 CLUSTER_COPIES = 3
 KEPT_SECONDS = 7 * 86400.0  # of what a host said that is gone
@@ -72,14 +74,36 @@ async def say_live(client: "Client", host: str, life: str) -> None:
 
 async def check_name(client: "Client", host: str, life: str) -> int:
     """The revision of the host's `live`; NameTakenError if it is another hub's."""
-    live = (await _read_keys(client, key("live", host))).get(host, Entry(None, 0))
+    live = await _read_live(client, host)
     if live.data not in (None, life.encode()):
-        raise NameTakenError(
-            f"another machine uses this key of {host}, or a hub with it was killed just now",
-            hint="each machine needs a key of its own: bullpen fleet key HOST",
-            kind=Kind.CONFLICT,
-        )
+        raise _name_taken(host, ", or a hub with it was killed just now")
     return live.revision
+
+
+async def wait_until_free(client: "Client", host: str) -> None:
+    """Until no hub is that host. One that was killed seems to be for some seconds; NameTakenError
+    as soon as another one is seen to live."""
+    first = await _read_live(client, host)
+    async with asyncio.timeout(LIVE_SECONDS * 2):
+        live = first
+        while live.data is not None:
+            if live.revision != first.revision:
+                raise _name_taken(host)
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            live = await _read_live(client, host)
+
+
+async def _read_live(client: "Client", host: str) -> Entry:
+    """The host's last beat; without data if it is not there."""
+    return (await _read_keys(client, key("live", host))).get(host, Entry(None, 0))
+
+
+def _name_taken(host: str, or_what: str = "") -> NameTakenError:
+    return NameTakenError(
+        f"another machine uses this key of {host}{or_what}",
+        hint="each machine needs a key of its own: bullpen fleet key HOST",
+        kind=Kind.CONFLICT,
+    )
 
 
 async def say_state(client: "Client", state: HostState) -> None:

@@ -112,14 +112,14 @@ def join(file: Path, url: str, labels: Sequence[str], as_json: bool) -> None:
     """Make this machine one of a fleet, with the key that `bullpen fleet key` made for it.
 
     Tries the key first, for 10 seconds if the server is not there: nothing is changed if it does
-    not take it.
+    not take it, or if another machine uses it.
     """
     import asyncio
 
     from pydantic import ValidationError
 
-    from bullpen.files import write_atomically
-    from bullpen.fleet.config_block import check_change, set_fleet
+    from bullpen.fleet import membership
+    from bullpen.fleet.config_block import check_change
     from bullpen.fleet.credential import read_credential
     from bullpen.fleet.link import try_key
     from bullpen.home.settings import Fleet, load_settings
@@ -134,19 +134,21 @@ def join(file: Path, url: str, labels: Sequence[str], as_json: bool) -> None:
         raise BullpenError(f"{option}: {first['msg']}") from error
 
     check_change(home.config_file, wanted)
+    before = load_settings(home.config_file).fleet
+    is_new = not membership.is_same_host(home, before, credential)
     line = LiveLine()
+
+    def wait(why: str) -> None:
+        line.draw(_waiting(why, line))
+
     try:
-        asyncio.run(
-            try_key(url, credential, TRY_SECONDS, lambda why: line.draw(_waiting(why, line)))
-        )
+        asyncio.run(try_key(url, credential, TRY_SECONDS, wait, is_new=is_new))
     finally:
         line.wipe()
-    if load_settings(home.config_file).fleet.url is not None:  # the hub would keep its old key
-        set_fleet(home, Fleet())
-        _wait_for("none")
-    write_atomically(home.root / wanted.creds, credential.to_text(), 0o600)
-    set_fleet(home, wanted)
-    shown = _wait_for("connected")
+    since = connect().do(get_fleet()).since
+    after = membership.replace(home, wanted, credential, before)
+    shown = _wait_for("connected", None if after == before else since)
+    membership.drop_old_key(home, after)
     if as_json:
         output.write_json(shown)
     else:
@@ -159,6 +161,7 @@ def join(file: Path, url: str, labels: Sequence[str], as_json: bool) -> None:
 @output.json_option
 def leave(as_json: bool) -> None:
     """Take this machine out of its fleet, and remove its key here. Agents go on."""
+    from bullpen.fleet import membership
     from bullpen.fleet.config_block import set_fleet
     from bullpen.home.settings import Fleet, load_settings
 
@@ -167,7 +170,7 @@ def leave(as_json: bool) -> None:
     if fleet.url is not None:
         set_fleet(home, Fleet())
         _wait_for("none")
-        (home.root / Path(fleet.creds).expanduser()).unlink(missing_ok=True)
+        membership.drop_key(home, fleet)
     if as_json:
         output.write_json({"left": fleet.url is not None})
     elif fleet.url is None:
@@ -198,12 +201,13 @@ def _waiting(why: str, line: LiveLine) -> str:
     return output.printable(f"no answer yet, asking again · {why}")[: line.columns]
 
 
-def _wait_for(link: str) -> "FleetShown":
-    """The hub follows its settings by itself; how the fleet is then."""
+def _wait_for(link: str, since: float | None = None) -> "FleetShown":
+    """The hub follows its settings by itself; how the fleet is then. `since` is when it came to
+    stand as it stood before they were changed."""
     hub, deadline = connect(), time.monotonic() + JOIN_SECONDS
     while True:
         shown = hub.do(get_fleet())
-        if shown.link == link:
+        if shown.link == link and (since is None or shown.since != since):
             return shown
         if time.monotonic() > deadline:
             raise BullpenError(
