@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bullpen.cli import output
+from bullpen.cli.connect import connect, connect_for
 from bullpen.cli.pager import is_at_terminal
 from bullpen.client.approvals import list_approvals
 from bullpen.client.hub import Hub
@@ -31,6 +32,16 @@ class ChosenApprovals:
     unseen: "tuple[Approval, ...]" = ()
 
 
+def hub_of(words: Sequence[str]) -> tuple[Hub, list[str]]:
+    """The hub that these wait at (`HOST/ID`, `HOST/AGENT`: that machine's), and the words there."""
+    given = [connect_for(word) for word in words]
+    if len({hub.host for hub, _ in given}) > 1:
+        raise BullpenError(
+            f"{' and '.join(words)} are on different machines", hint="name those of one at a time"
+        )
+    return (given[0][0] if given else connect()), [word for _, word in given]
+
+
 def choose(hub: Hub, words: Sequence[str], everything: bool, verb: str) -> ChosenApprovals:
     """By numbers or agents' names; without any, at a terminal, the only one that waits."""
     if words and everything:
@@ -39,14 +50,16 @@ def choose(hub: Hub, words: Sequence[str], everything: bool, verb: str) -> Chose
         return ChosenApprovals(tuple(dict.fromkeys(map(number, words))))
     waiting = hub.do(list_approvals().unchecked()).approvals
     if not waiting:
-        raise BullpenError("nothing waits for you", hint="bullpen list", kind=Kind.NOT_FOUND)
+        at = f" at {hub.host}" if hub.host else ""
+        hint = "bullpen list --fleet" if hub.host else "bullpen list"
+        raise BullpenError(f"nothing waits for you{at}", hint=hint, kind=Kind.NOT_FOUND)
     if everything:
         return _unseen(waiting)
     if words:
-        return _named(waiting, words)
+        return _named(hub, waiting, words)
     if not is_at_terminal():
         raise _unnamed(waiting, verb)
-    return _unseen(waiting) if len(waiting) == 1 else _choose_at_terminal(waiting)
+    return _unseen(waiting) if len(waiting) == 1 else _choose_at_terminal(hub, waiting)
 
 
 def choose_question(hub: Hub, word: str) -> int:
@@ -62,11 +75,16 @@ def choose_question(hub: Hub, word: str) -> int:
             else "asks nothing that waits here"
         )
         raise BullpenError(
-            f"{word} {much}",
-            hint=f"bullpen approvals · in its terminal: bullpen attach {word}",
+            f"{hub.named(word)} {much}",
+            hint=f"{list_command(hub)} · in its terminal: bullpen attach {hub.named(word)}",
             kind=Kind.CONFLICT if questions else Kind.NOT_FOUND,
         )
     return questions[0]
+
+
+def list_command(hub: Hub) -> str:
+    """The command that lists what waits there."""
+    return f"bullpen approvals --host {hub.host}" if hub.host else "bullpen approvals"
 
 
 def number(text: str) -> int:
@@ -108,7 +126,7 @@ def _unseen(approvals: "Sequence[Approval]") -> ChosenApprovals:
     return ChosenApprovals(tuple(one.id for one in approvals), tuple(approvals))
 
 
-def _named(waiting: "Sequence[Approval]", words: Sequence[str]) -> ChosenApprovals:
+def _named(hub: Hub, waiting: "Sequence[Approval]", words: Sequence[str]) -> ChosenApprovals:
     approvals: dict[int, Approval | None] = {}
     for word in words:
         if not _is_name(word):
@@ -117,7 +135,9 @@ def _named(waiting: "Sequence[Approval]", words: Sequence[str]) -> ChosenApprova
         of_agent = {one.id: one for one in waiting if one.agent == word}
         if not of_agent:
             raise BullpenError(
-                f"{word} waits for no answer", hint="bullpen approvals", kind=Kind.NOT_FOUND
+                f"{hub.named(word)} waits for no answer",
+                hint=list_command(hub),
+                kind=Kind.NOT_FOUND,
             )
         approvals |= of_agent
     return ChosenApprovals(
@@ -139,7 +159,7 @@ def _unnamed(waiting: "Sequence[Approval]", verb: str) -> BullpenError:
     )
 
 
-def _choose_at_terminal(waiting: "Sequence[Approval]") -> ChosenApprovals:
+def _choose_at_terminal(hub: Hub, waiting: "Sequence[Approval]") -> ChosenApprovals:
     """Which of several, by a person at a terminal. An agent's name means those that were shown:
     what it asks for meanwhile nobody has seen."""
     for line in list_lines(waiting, output.terminal_columns(), time.time()):
@@ -150,4 +170,4 @@ def _choose_at_terminal(waiting: "Sequence[Approval]") -> ChosenApprovals:
         return ChosenApprovals(tuple(one.id for one in waiting))
     if words in ([], ["none"]):
         raise click.Abort
-    return ChosenApprovals(_named(waiting, words).ids)
+    return ChosenApprovals(_named(hub, waiting, words).ids)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bullpen.cli import directors
 from bullpen.cli.connect import connect
+from bullpen.cli.elsewhere import refuse_elsewhere
 from bullpen.cli.tasks import agents as task_agents
 from bullpen.cli.view import start_view, stop_view
 from bullpen.directors import config as director_configs
@@ -47,6 +48,7 @@ def pick(everything: Sequence[Configured], names: Sequence[str]) -> list[Configu
     """Those that are named, in the order of all."""
     known = [one.name for one in everything]
     for name in names:
+        refuse_elsewhere(name)
         if name not in known:
             raise BullpenError(
                 f"nothing is configured as {name}{did_you_mean(name, known)}",

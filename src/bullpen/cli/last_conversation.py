@@ -31,13 +31,16 @@ def ask_to_resume(hub: Hub, role: str, name: str | None) -> bool:
     return click.confirm(f"{wanted} has a conversation. Go on with it?", default=True, err=True)
 
 
-def tell_left(agent: "AgentStarted") -> None:
-    """On standard error: it is no part of what a script reads."""
+def tell_left(agent: "AgentStarted", host: str = "") -> None:
+    """On standard error: it is no part of what a script reads. `host` is its machine, if another
+    one."""
     if not agent.left_conversation:
         return
     role = f"--role {shlex.quote(agent.role)} " if agent.role else ""
-    again = f"bullpen run {role}--name {agent.name} --resume {agent.left_conversation}"
+    there = f"--host {host} " if host else ""
+    again = f"bullpen run {there}{role}--name {agent.name} --resume {agent.left_conversation}"
+    name = f"{host}/{agent.name}" if host else agent.name
     sys.stderr.write(
-        f"{agent.name} begins a new conversation · to go on with the last one instead:"
-        f" bullpen stop {agent.name}, then {output.printable(again)}\n"
+        f"{name} begins a new conversation · to go on with the last one instead:"
+        f" bullpen stop {name}, then {output.printable(again)}\n"
     )

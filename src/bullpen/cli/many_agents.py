@@ -45,24 +45,24 @@ def act_on_each(
 ) -> None:
     """Do it to all side by side; what failed is said for each, and the first of it raised."""
 
-    def attempt(name: str) -> Shown | BullpenError:
+    def attempt(name: str) -> tuple[str, Shown | BullpenError]:
         try:
-            return Hub(hub.home).do(act(name).unchecked())
+            return name, Hub(hub.home).do(act(name).unchecked())
         except BullpenError as error:
-            return error
+            return name, error
 
     began = time.time()
     with shown_endings(hub.home, names), ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         results = list(pool.map(attempt, names))
-    failures = [result for result in results if isinstance(result, BullpenError)]
-    changed = [result for result in results if not isinstance(result, BullpenError)]
+    failures = [result for _, result in results if isinstance(result, BullpenError)]
+    changed = [(name, each) for name, each in results if not isinstance(each, BullpenError)]
     if as_json:
-        output.write_json({"agents": changed})
+        output.write_json({"agents": [agent for _, agent in changed]})
     else:
-        for agent in changed:
+        for name, agent in changed:
             what = done if agent.running else stopped_word(agent, began, done)
             new = " · a new conversation, the last one is not there" if _left(agent) else ""
-            output.write(f"{agent.name} {what} · {output.printable(agent.words)}{new}")
+            output.write(f"{name} {what} · {output.printable(agent.words)}{new}")
     for error in failures[1:]:
         output.write_error(error.message, error.hint)
     if failures:

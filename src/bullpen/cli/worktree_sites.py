@@ -11,6 +11,7 @@ from typing import TypedDict
 
 from bullpen import worktrees
 from bullpen.cli import output
+from bullpen.cli.elsewhere import refuse_elsewhere
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import read_object
 from bullpen.home.paths import Home, current_home
@@ -30,6 +31,7 @@ class SiteSettings(TypedDict, total=False):
 def open_site(repo: Path | None, name: str = "") -> Site:
     """The site of that repository under this home's settings. Where none is given, that of the
     worktree of this name: the home knows it. Else that of the current directory."""
+    refuse_elsewhere(name)
     base, settings = _settings()
     if name and is_name(name) and not os.path.lexists(base / name):
         # Made before `worktrees.base` was changed, perhaps.

@@ -51,13 +51,19 @@ class Hub:
         self._notice = notice
         self._first_start = first_start
         self._address = address_of(home)
+        self.host = ""  # another machine, if it is the hub of one
         self._prefix = ""  # of every path
 
     def at(self, host: str) -> "Hub":
         """The hub of another machine of the fleet: this one carries the calls there."""
         other = copy(self)
+        other.host = host
         other._prefix, other._notice = path("hosts", host) if host else "", None
         return other
+
+    def named(self, name: str | int) -> str:
+        """An agent or a task of that hub, as commands of this machine name it."""
+        return f"{self.host}/{name}" if self.host else str(name)
 
     def do(self, call: Call[T]) -> T:
         """The answer to a call."""

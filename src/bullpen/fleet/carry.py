@@ -7,6 +7,7 @@ hub that forwards it, under its signature.
 """
 
 import asyncio
+import json
 from collections.abc import MutableMapping
 from typing import Any
 from urllib.parse import unquote
@@ -57,7 +58,7 @@ async def _forward_once(
     try:
         first = await channel.receive()
         is_answered = True
-        await _answer(channel, first, send)
+        await _answer(host, channel, first, send)
     except ChannelOverError as error:
         if listening.done() and listening.exception() is None:
             raise ClientDisconnect from error
@@ -72,15 +73,35 @@ async def _forward_once(
         await peers.close(channel)
 
 
-async def _answer(channel: Channel, first: tuple[Head, bytes], send: Send) -> None:
+async def _answer(host: str, channel: Channel, first: tuple[Head, bytes], send: Send) -> None:
     head, body = first
     while True:
-        for event in _events(head, body):
+        for event in with_place(_events(head, body), host):
             await send(event)
         if head.get("last"):
             channel.end("answered")
             return
         head, body = await channel.receive()
+
+
+def with_place(events: list[Message], host: str) -> list[Message]:
+    """An error's hint names commands of the machine that says it: with where they are to be run.
+    Pure."""
+    if len(events) != 2 or events[0].get("status", 0) < 400:
+        return events
+    start, last = events
+    try:
+        fields = json.loads(last["body"])
+        hint = fields["details"]["hint"]
+    except (ValueError, KeyError, TypeError):
+        return events
+    if not hint:
+        return events
+    fields["details"]["hint"] = f"on {host}: {hint}"
+    body = json.dumps(fields).encode()
+    headers = [(name, value) for name, value in start["headers"] if name != b"content-length"]
+    headers.append((b"content-length", str(len(body)).encode()))
+    return [{**start, "headers": headers}, {**last, "body": body}]
 
 
 async def _pass_on(channel: Channel, receive: Receive) -> None:

@@ -29,7 +29,7 @@ class ChannelOverError(BullpenError):
     if it was taken for an earlier one: then nothing was done."""
 
     def __init__(self, reason: str, stale: str = "") -> None:
-        super().__init__(reason, kind=Kind.UNAVAILABLE)
+        super().__init__(reason, hint="bullpen fleet status", kind=Kind.UNAVAILABLE)
         self.stale = stale
 
 

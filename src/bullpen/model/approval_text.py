@@ -18,44 +18,69 @@ SHOWN_CHARACTERS = 160
 BELOW = "     "  # before what stands below the line of an approval
 
 
-def list_lines(approvals: "Sequence[Approval]", columns: int, now: float) -> list[str]:
+def list_lines(
+    approvals: "Sequence[Approval]", columns: int, now: float, host: str = ""
+) -> list[str]:
     """Those of the list, no longer than so many columns (0: no limit). A text that does not fit
-    beside the rest stands below it, in as many lines as it needs: nothing is cut."""
+    beside the rest stands below it, in as many lines as it needs: nothing is cut. `host` is their
+    machine, if it is another one."""
     lines: list[str] = []
     rows = [
-        [f" #{one.id}", one.agent, printable(one.tool), age(now - one.asked), ""]
+        [
+            f" {label(one, host)}",
+            _at(host, one.agent),
+            printable(one.tool),
+            age(now - one.asked),
+            "",
+        ]
         for one in approvals
     ]
     for head, one in zip(align(rows), approvals, strict=True):
-        texts = _texts(one)
+        texts = _texts(one, host)
         line = f"{head}   {texts[0]}"
         is_one = len(texts) == 1 and (not columns or width(line) <= columns)
         parts = [line] if is_one else [head, *(BELOW + text for text in texts)]
-        for part in (*parts, *(BELOW + note for note in notes(one))):
+        for part in (*parts, *(BELOW + note for note in notes(one, host))):
             lines += _broken(part, columns)
     return lines
 
 
+def label(approval: "Approval", host: str = "") -> str:
+    """What names it in a list and in commands: `#7`, or `desk/7` of another machine."""
+    return _at(host, approval.id) if host else f"#{approval.id}"
+
+
+def _at(host: str, what: object) -> str:
+    return f"{host}/{what}" if host else f"{what}"
+
+
 def terminal_lines(
-    agents: "Sequence[AgentShown]", approvals: "Sequence[Approval]", columns: int, now: float
+    agents: "Sequence[AgentShown]",
+    approvals: "Sequence[Approval]",
+    columns: int,
+    now: float,
+    host: str = "",
 ) -> list[str]:
     """Agents that wait for a person, and not by an approval."""
     runs = {approval.run for approval in approvals}
     blocked = [one for one in agents if one.state.state == "blocked" and one.run not in runs]
-    rows = [["  –", one.name, printable(one.words), age(now - one.since)] for one in blocked]
+    rows = [
+        ["  –", _at(host, one.name), printable(one.words), age(now - one.since)] for one in blocked
+    ]
     lines: list[str] = []
     for head, one in zip(align(rows), blocked, strict=True):
         lines += _broken(head, columns)
-        where = f"bullpen attach {one.name} · bullpen peek {one.name} shows it"
+        name = _at(host, one.name)
+        where = f"bullpen attach {name} · bullpen peek {name} shows it"
         lines += _broken(f"{BELOW}answer it in its terminal · {where}", columns)
     return lines
 
 
-def _texts(approval: "Approval") -> list[str]:
+def _texts(approval: "Approval", host: str) -> list[str]:
     """What it is about: a question as it is, with a line for each option; else one line."""
     if not approval.questions:
-        return [excerpt(approval)]
-    rest = f"… ({approval.more} more characters · bullpen approvals {approval.id})"
+        return [excerpt(approval, host)]
+    rest = f"… ({approval.more} more characters · bullpen approvals {_at(host, approval.id)})"
     return [*approval.text.split("\n"), *([rest] if approval.more else [])]
 
 
@@ -69,13 +94,14 @@ def _broken(line: str, columns: int) -> list[str]:
     return [f"{indent}{part}" for part in broken(text, room)]
 
 
-def excerpt(approval: "Approval") -> str:
+def excerpt(approval: "Approval", host: str = "") -> str:
     """One line; what is not shown is counted, so that nobody takes a part for the whole."""
     if is_seen_in_list(approval):
         return in_one_line(approval.text)
     total = len(approval.text) + approval.more
     shown = in_one_line(approval.text[:SHOWN_CHARACTERS])
-    return f"{shown}… ({len(shown)} of {total} characters · bullpen approvals {approval.id})"
+    number = _at(host, approval.id)
+    return f"{shown}… ({len(shown)} of {total} characters · bullpen approvals {number})"
 
 
 def is_seen_in_list(approval: "Approval") -> bool:
@@ -83,7 +109,7 @@ def is_seen_in_list(approval: "Approval") -> bool:
     return len(approval.text) <= SHOWN_CHARACTERS and not approval.more
 
 
-def notes(approval: "Approval") -> list[str]:
+def notes(approval: "Approval", host: str = "") -> list[str]:
     """What else is to be known before it is answered."""
     rule, lines = approval.rule, []
     if getattr(approval.state, "reviewing", False):
@@ -93,20 +119,21 @@ def notes(approval: "Approval") -> list[str]:
     if rule.wider:
         lines.append(f"--always would allow more: {printable(rule.wider)} ({rule.rule})")
     if not getattr(approval.state, "reachable", False):
-        lines.append(f"answer in the terminal · bullpen attach {approval.agent}")
+        lines.append(f"answer in the terminal · bullpen attach {_at(host, approval.agent)}")
     elif approval.questions:
         each = " ".join(["ANSWER"] * len(approval.questions))
-        lines.append(f"a number, words or a text of your own · bullpen answer {approval.id} {each}")
+        answer = f"bullpen answer {_at(host, approval.id)} {each}"
+        lines.append(f"a number, words or a text of your own · {answer}")
     return lines
 
 
-def whole(approval: "Approval", now: float) -> str:
+def whole(approval: "Approval", now: float, host: str = "") -> str:
     """All of it."""
     total = len(approval.text) + approval.more
-    head = f"#{approval.id}  {approval.agent}  {printable(approval.tool)}"
+    head = f"{label(approval, host)}  {_at(host, approval.agent)}  {printable(approval.tool)}"
     head += f"  {age(now - approval.asked)}  {total} characters"
     end = [f"({approval.more} more characters were not kept)"] if approval.more else []
-    return "\n".join([head, *notes(approval), "", approval.text, *end])
+    return "\n".join([head, *notes(approval, host), "", approval.text, *end])
 
 
 def age(seconds: float) -> str:

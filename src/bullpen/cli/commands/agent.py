@@ -11,7 +11,7 @@ from bullpen.cli.commands.role import complete_roles
 from bullpen.cli.connect import connect
 from bullpen.cli.help_text import Group
 from bullpen.cli.tasks import agents as task_agents
-from bullpen.cli.tasks.agents import check_argument, complete_task_agents
+from bullpen.cli.tasks.agents import check_own_argument, complete_task_agents
 from bullpen.cli.tasks.ids import whose
 from bullpen.cli.tasks.options import seconds_of
 from bullpen.client import tasks
@@ -27,7 +27,9 @@ HEADERS = ("NAME", "ROLE", "STATE", "TASK", "PORT")
 LEAVE_SECONDS = 30.0  # beyond the drain: a cancelled run has its own time to end
 LOOK_AGAIN_SECONDS = 0.1
 
-name_argument = click.argument("name", callback=check_argument, shell_complete=complete_task_agents)
+name_argument = click.argument(
+    "name", callback=check_own_argument, shell_complete=complete_task_agents
+)
 
 
 @click.group(cls=Group)

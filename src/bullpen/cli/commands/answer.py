@@ -3,8 +3,7 @@
 import click
 
 from bullpen.cli import output
-from bullpen.cli.approval_choice import choose_question
-from bullpen.cli.connect import connect
+from bullpen.cli.approval_choice import choose_question, hub_of
 from bullpen.client.approvals import answer_agent
 
 
@@ -20,10 +19,10 @@ def command(id: str, answers: tuple[str, ...], as_text: bool, as_json: bool) -> 
     may be chosen, put commas between them. Of several questions each gets one ANSWER, in their
     order; one of several words is in quotes.
     """
-    hub = connect()
-    number = choose_question(hub, id)
+    hub, (word,) = hub_of([id])
+    number = choose_question(hub, word)
     approval = hub.do(answer_agent(number, answers, as_text=as_text).unchecked())
     if as_json:
         output.write_json(approval)
     else:
-        output.write(f"{approval.agent} has your answer, and goes on.")
+        output.write(f"{hub.named(approval.agent)} has your answer, and goes on.")

@@ -8,6 +8,7 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.choose_agent import choose_agent, complete_running
+from bullpen.cli.elsewhere import logs_of, refuse_elsewhere
 from bullpen.client.holder import Connection, connect
 from bullpen.errors import BullpenError, Kind
 from bullpen.home.paths import current_home
@@ -43,6 +44,7 @@ def command(name: str | None, read_only: bool, wants_status: bool, tree: bool = 
     home = current_home()
     name = name or choose_agent(home)
     if tree:
+        refuse_elsewhere(name, "alone: bullpen attach")
         from bullpen.cli import tmux_panes
         from bullpen.cli.connect import connect as connect_hub
 
@@ -55,7 +57,7 @@ def command(name: str | None, read_only: bool, wants_status: bool, tree: bool = 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BullpenError(
             "attach needs a terminal",
-            hint=f"bullpen peek {name} prints its screen · bullpen logs -f {name} follows it",
+            hint=f"bullpen peek {name} prints its screen · {logs_of(name)} follows it",
         )
     settings = attach_settings(home)
     has_row = wants_status or settings.status_row  # which names the key all the time
@@ -86,7 +88,7 @@ def _choose_view(connection: Connection, read_only: bool, wants_status: bool) ->
     if greeting.get("mode") != "pty":
         raise BullpenError(
             f"{connection.name} has no terminal: it works on tasks",
-            hint=f"bullpen logs -f {connection.name}",
+            hint=logs_of(connection.name),
             kind=Kind.UNSUPPORTED,
         )
     if not (read_only or wants_status):

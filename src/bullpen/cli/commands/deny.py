@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bullpen.cli import output
-from bullpen.cli.approval_choice import answer_each, choose
-from bullpen.cli.connect import connect
+from bullpen.cli.approval_choice import answer_each, choose, hub_of
 from bullpen.client.approvals import answer_approval
 
 if TYPE_CHECKING:
@@ -23,12 +22,12 @@ def command(ids: tuple[str, ...], everything: bool, reason: str, as_json: bool) 
 
     Without any it is, at a terminal, the only one that waits.
     """
-    hub = connect()
+    hub, words = hub_of(ids)
 
     def refuse(id: int) -> "Approval":
         approval = hub.do(answer_approval(id, "deny", reason=reason).unchecked())
         if not as_json:
-            output.write(f"{approval.agent} was refused, and goes on without it.")
+            output.write(f"{hub.named(approval.agent)} was refused, and goes on without it.")
         return approval
 
-    answer_each(choose(hub, ids, everything, "deny").ids, refuse, as_json)
+    answer_each(choose(hub, words, everything, "deny").ids, refuse, as_json)

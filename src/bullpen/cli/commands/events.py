@@ -7,7 +7,7 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.choose_agent import complete_running
-from bullpen.cli.connect import connect
+from bullpen.cli.connect import connect_for
 from bullpen.client.agents import list_agents
 from bullpen.client.hub import Hub
 from bullpen.client.tree import list_queue
@@ -37,7 +37,7 @@ def command(given: str | None, follow: bool, name: str | None, after: int, as_js
     if given and name:
         raise click.UsageError("NAME or --for, not both")
     name = given or name or "root"
-    hub = connect()
+    hub, name = connect_for(name)
     last = _show(hub, name, after, 0.0, as_json)
     if last == after and not (follow or as_json):
         output.write("nothing was reported")

@@ -6,11 +6,11 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.commands.task import write_logs, write_task
-from bullpen.cli.connect import connect
+from bullpen.cli.connect import connect_for
 from bullpen.cli.first_word import FirstWord
 from bullpen.cli.tasks.agents import check_argument, complete_task_agents
 from bullpen.cli.tasks.ids import complete_ids, find_id, whose
-from bullpen.cli.tasks.text import changes_text, has_changes, shown_output
+from bullpen.cli.tasks.text import changes_text, has_changes, named, shown_output
 from bullpen.client import tasks
 from bullpen.model.task import STATES
 from bullpen.model.task_shown import Complete
@@ -47,10 +47,10 @@ def list_(
     bullpen history show ID prints one with its commits, --diff and --logs. So show is no name
     of an agent here.
     """
+    hub, agent = connect_for(agent or "")
     call = tasks.list_history(
         whose(agent), state=state, session=session, text=text, page=page, limit=limit
     )
-    hub = connect()
     if as_json:
         history = hub.do(call)
         where = {"page": history.page, "limit": history.limit, "total": history.total}
@@ -72,14 +72,14 @@ command = FirstWord(list_, name="history", help="Look at what is kept of a task.
 @output.json_option
 def show(id: str, wants_diff: bool, wants_logs: bool, as_json: bool) -> None:
     """Print everything that is kept of a task; as JSON always with diff and logs."""
-    hub = connect()
+    hub, id = connect_for(id)
     whole = find_id(hub, id)
     call = tasks.get_history(whole, whose())
     if as_json:
         output.write_json(hub.do(call.as_json()))
         return
     task = hub.do(call)
-    write_task(task)
+    write_task(named(task, hub))
     if wants_diff:
         output.write()
         sys.stdout.write(_changes(task))
@@ -87,7 +87,7 @@ def show(id: str, wants_diff: bool, wants_logs: bool, as_json: bool) -> None:
         output.write()
         write_logs(task.logs)
     if not wants_diff and (task.diff or (task.changes and has_changes(task.changes))):
-        output.write(f"\nit has a diff · bullpen history show {whole} --diff")
+        output.write(f"\nit has a diff · bullpen history show {hub.named(whole)} --diff")
 
 
 def _changes(task: Complete) -> str:

@@ -10,6 +10,7 @@ from bullpen import worktrees
 from bullpen.cli import output
 from bullpen.cli.commands.worktree import complete_names
 from bullpen.cli.connect import connect
+from bullpen.cli.elsewhere import refuse_elsewhere
 from bullpen.cli.landing_text import failed_lines, line_of, moved_lines, waiting_row
 from bullpen.cli.live_line import LiveLine
 from bullpen.cli.tasks.wait import say
@@ -61,6 +62,8 @@ def command(
     fast-forwarded if nothing in it stands in the way. An agent that conflicts is told, and lands
     when it has committed an answer; in a worktree without an agent that commit is yours.
     """
+    for name in [*names, *([cancel] if cancel else [])]:
+        refuse_elsewhere(name)
     hub = connect()
     if is_list or cancel:
         if names or (is_list and cancel):

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bullpen.cli import output
-from bullpen.cli.connect import connect
+from bullpen.cli.connect import connect, connect_for
+from bullpen.cli.elsewhere import refuse_elsewhere
 from bullpen.cli.ending import shown_endings
 from bullpen.cli.help_text import Group
 from bullpen.cli.many_agents import stopped_word
@@ -95,15 +96,15 @@ def _show(step: PodStep) -> None:
 def stop(name: str, force: bool, as_json: bool) -> None:
     """End all agents of a pod. Their worktrees, branches and sessions stay."""
     grace, began = 0 if force else None, time.time()
-    hub = connect()
+    hub, pod = connect_for(name)
     with shown_endings(hub.home):
-        agents = hub.do(pods.stop_pod(name, grace))
+        agents = hub.do(pods.stop_pod(pod, grace))
     if as_json:
         output.write_json({"agents": agents})
         return
     for agent in agents:
         what = stopped_word(agent, began)
-        output.write(f"{agent.name} {what} · {output.printable(agent.words)}")
+        output.write(f"{hub.named(agent.name)} {what} · {output.printable(agent.words)}")
     if not agents:
         output.write(f"pod {name} was being started, and is not any more")
 
@@ -112,6 +113,7 @@ def stop(name: str, force: bool, as_json: bool) -> None:
 @click.argument("name")
 def attach(name: str) -> None:
     """Attach to all agents of a pod, side by side in tmux; new ones appear as they start."""
+    refuse_elsewhere(name)
     from bullpen.cli import tmux_panes
 
     tmux_panes.show(connect(), name, tmux_panes.of_pod(name), ["pod", "follow", name])

@@ -37,7 +37,7 @@ def command(names: Sequence[str], dry_run: bool, as_json: bool) -> None:
             failures.append(error)
         else:
             if not as_json:
-                _write(removed[-1], hub.home, dry_run)
+                _write(name, removed[-1], hub.home, dry_run)
     if as_json:
         output.write_json({"removed": removed})
     for failure in failures[1:]:
@@ -46,17 +46,18 @@ def command(names: Sequence[str], dry_run: bool, as_json: bool) -> None:
         raise failures[0]
 
 
-def _write(agent: "AgentRemoved", home: "Home", dry_run: bool) -> None:
+def _write(name: str, agent: "AgentRemoved", home: "Home", dry_run: bool) -> None:
     done, kept = ("would be removed", "would keep") if dry_run else ("removed", "kept")
     gone = ["worktree"] if agent.worktree else []
     gone += [f"branch {output.printable(agent.branch)}"] if agent.branch else []
-    output.write(f"{agent.name} {done}" + (f" · with {' and '.join(gone)}" if gone else ""))
+    output.write(f"{name} {done}" + (f" · with {' and '.join(gone)}" if gone else ""))
     if agent.branch_left:
         commits = "1 commit" if agent.unique_commits == 1 else f"{agent.unique_commits} commits"
         branch = output.printable(agent.branch_left)
-        output.write(f"{kept} branch {branch}: {commits} nowhere else · git merge {branch}")
-    if not agent.worktree and (home.worktrees / agent.name).is_dir():
-        name = agent.name
+        host, slash, _ = name.partition("/")
+        merge = f"on {host}: git merge {branch}" if slash else f"git merge {branch}"
+        output.write(f"{kept} branch {branch}: {commits} nowhere else · {merge}")
+    if not agent.worktree and (home.worktrees / name).is_dir():
         output.write(
             f"{kept} worktree {name}, where its tasks worked · bullpen worktree info {name}"
         )

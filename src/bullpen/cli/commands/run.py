@@ -121,6 +121,8 @@ def command(
         from bullpen.cli.tasks.options import prompt_of
 
         prompt = prompt_of(prompt)
+    if name and "/" in name:
+        raise _names_host(name)
     changes = [*overrides, *_overrides(model, branch, base)]
     attaches = not (detach or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
     hub = connect()
@@ -149,11 +151,11 @@ def command(
         shown = output.printable(", ".join(relative))
         sys.stderr.write(f"PATH has relative entries, which agents do not get: {shown}\n")
     repository_trust.tell_not_used(agent.not_used)
-    tell_left(agent)
+    tell_left(agent, host)
     if as_json:
         output.write_json(agent)
     elif not attaches:
-        output.write(_started(agent))
+        output.write(_started(shown_name, agent))
         follow = "peek" if host else "logs -f"  # an agent's log lies on its own machine
         output.write(f"bullpen attach {shown_name} · bullpen {follow} {shown_name}")
     else:
@@ -162,6 +164,14 @@ def command(
         click.get_current_context().invoke(
             attach.command, name=shown_name, read_only=False, wants_status=False
         )
+
+
+def _names_host(name: str) -> BullpenError:
+    host, _, agent = name.partition("/")
+    return BullpenError(
+        f"--name {name}: on which machine it starts is said apart",
+        hint=f"--host {host} --name {agent}",
+    )
 
 
 def _refuse_without_role(
@@ -201,8 +211,8 @@ def _overrides(model: str | None, branch: str, base: str | None) -> Iterator[str
         yield f"worktree.branch_from={base}"
 
 
-def _started(agent: "AgentStarted") -> str:
-    line = f"{agent.name} started"
+def _started(name: str, agent: "AgentStarted") -> str:
+    line = f"{name} started"
     if agent.worktree is not None:
         path = output.printable(paths.short_path(Path(agent.worktree.path)))
         branch = f" on branch {agent.birth_branch}" if agent.birth_branch else ""

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from bullpen.cli import output
 from bullpen.cli.choose_agent import complete_running
-from bullpen.cli.connect import connect
+from bullpen.cli.connect import connect, connect_for
 from bullpen.cli.ending import shown_endings
 from bullpen.cli.many_agents import act_on_each, chosen, stopped_word
 from bullpen.client import agents
@@ -15,6 +16,9 @@ from bullpen.client.hub import Hub
 from bullpen.client.tree import stop_tree
 from bullpen.errors import BullpenError
 from bullpen.model import duration
+
+if TYPE_CHECKING:
+    from bullpen.model.agent_shown import AgentShown
 
 
 @click.command()
@@ -59,11 +63,17 @@ def _stop_trees(hub: Hub, names: Sequence[str], grace: float | None, as_json: bo
     """Each with all that descend from it, leaves first."""
     began = time.time()
     with shown_endings(hub.home):
-        trees = [hub.do(stop_tree(name, grace).unchecked()).agents for name in names]
-    ended = [agent for tree in trees for agent in tree]
+        ended = [one for name in names for one in _stop_tree(name, grace)]
     if as_json:
-        output.write_json({"agents": ended})
+        output.write_json({"agents": [agent for _, agent in ended]})
         return
-    for agent in ended:
+    for name, agent in ended:
         what = stopped_word(agent, began)
-        output.write(f"{agent.name} {what} · {output.printable(agent.words)}")
+        output.write(f"{name} {what} · {output.printable(agent.words)}")
+
+
+def _stop_tree(name: str, grace: float | None) -> "list[tuple[str, AgentShown]]":
+    """Those that were ended, each as it is named here."""
+    hub, root = connect_for(name)
+    agents = hub.do(stop_tree(root, grace).unchecked()).agents
+    return [(hub.named(agent.name), agent) for agent in agents]

@@ -27,7 +27,7 @@ from bullpen.cli.tasks.agents import (
     give as give_to_agent,
 )
 from bullpen.cli.tasks.ids import complete_ids, complete_open_ids, find_id, whose
-from bullpen.cli.tasks.text import field_text, shown_output, task_lines
+from bullpen.cli.tasks.text import field_text, named, shown_output, task_lines
 from bullpen.cli.tasks.wait import leave, say, wait_and_show, write_text
 from bullpen.client import tasks
 from bullpen.client.agents import list_agents
@@ -196,7 +196,7 @@ def give(
         _say_if_nobody(hub, role, wanted_labels, in_fleet)
     if not no_wait:
         wait_and_show(hub, id, name=agent or "any", streams=stream, as_json=as_json)
-    _acknowledge(f"{host}/{id}" if host else id, taken, as_json)
+    _acknowledge(hub.named(id), taken, as_json)
 
 
 def _where(
@@ -298,7 +298,7 @@ def show(id: str, as_json: bool) -> None:
     if as_json:
         output.write_json(task.model_dump(mode="json"))
     else:
-        write_task(task)
+        write_task(named(task, hub))
 
 
 def write_task(task: TaskShown) -> None:
@@ -348,7 +348,7 @@ def cancel(id: str, as_json: bool) -> None:
         if error.details.get("final_state") != "cancelled":
             raise
         answer = TaskMoved(task_id=whole, state="cancelled", message=error.message)
-    _report(answer, as_json)
+    _report(hub, answer, as_json)
 
 
 @command.command("continue")
@@ -365,7 +365,7 @@ def continue_(id: str, prompt: str, no_wait: bool, stream: bool, as_json: bool) 
     before = hub.do(tasks.get_task(whole, whose()))
     answer = hub.do(tasks.continue_task(whole, text))
     if no_wait:
-        _acknowledge(whole, answer, as_json)
+        _acknowledge(hub.named(whole), answer, as_json)
         return
     _wait_on(hub, before, stream, as_json)
 
@@ -388,16 +388,16 @@ def _wait_on(hub: Hub, before: TaskShown, streams: bool, as_json: bool) -> NoRet
 def end(id: str, as_json: bool) -> None:
     """No more prompts for a task that was kept open: it is completed."""
     hub, id = connect_for(id)
-    _report(hub.do(tasks.end_task(find_id(hub, id))), as_json)
+    _report(hub, hub.do(tasks.end_task(find_id(hub, id))), as_json)
 
 
-def _report(answer: TaskMoved, as_json: bool) -> None:
+def _report(hub: Hub, answer: TaskMoved, as_json: bool) -> None:
     if as_json:
         output.write_json(answer.model_dump())
     else:
         is_ending = answer.state == "cancelling"
         state = "being cancelled" if is_ending else output.printable(answer.state)
-        output.write(f"task {answer.task_id} is {state}")
+        output.write(f"task {hub.named(answer.task_id)} is {state}")
 
 
 @command.command()

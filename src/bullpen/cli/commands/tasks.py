@@ -5,7 +5,7 @@ import sys
 import click
 
 from bullpen.cli import output
-from bullpen.cli.connect import connect
+from bullpen.cli.connect import connect_for
 from bullpen.cli.tasks.agents import check_argument, complete_task_agents
 from bullpen.cli.tasks.ids import whose
 from bullpen.client.tasks import list_tasks
@@ -18,7 +18,8 @@ from bullpen.client.tasks import list_tasks
 @output.json_option
 def command(agent: str | None, as_json: bool) -> None:
     """List tasks that are not over: queued, working, kept open, being cancelled."""
-    hub, call = connect(), list_tasks(whose(agent))
+    hub, agent = connect_for(agent or "")
+    call = list_tasks(whose(agent))
     if as_json:
         output.write_json(hub.do(call.as_json()))
         return

@@ -10,7 +10,7 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.commands.logs import complete_known
-from bullpen.cli.connect import connect
+from bullpen.cli.connect import connect_for
 from bullpen.cli.tasks import ids as task_ids
 from bullpen.client import tasks
 from bullpen.client.agents import get_agent
@@ -40,7 +40,7 @@ def command(name: str, follow: bool, last: int | None, full: bool, as_json: bool
     NAME is an agent or a task's id; of an agent that takes tasks it is the latest task. › is what
     it was told, ● what it said, · a tool that it used. As the agent's program wrote it down.
     """
-    hub = connect()
+    hub, name = connect_for(name)
     agent, task = _find(hub, name)
     pages = Pages(hub, agent, task or (_latest(hub, agent) if follow else ""))
     entries = list(deque(pages.read_or_wait() if follow else pages.read(), last))

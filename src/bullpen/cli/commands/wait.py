@@ -8,7 +8,7 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.choose_agent import complete_running
-from bullpen.cli.connect import connect
+from bullpen.cli.connect import connect_for
 from bullpen.client.hub import Hub
 from bullpen.client.tree import wait_for_agents
 from bullpen.errors import BullpenError, Kind
@@ -39,15 +39,28 @@ def command(names: Sequence[str], is_any: bool, timeout: str | None, as_json: bo
         seconds = duration.parse(timeout).total_seconds() if timeout else None
     except ValueError as error:
         raise BullpenError(f"--timeout: {error}") from error
-    waiting = _wait(connect(), list(dict.fromkeys(names)), is_any, seconds)
+    hub, names = _of_one_machine(list(dict.fromkeys(names)))
+    waiting = _wait(hub, names, is_any, seconds)
     if as_json:
         output.write_json(waiting)
     else:
         for each in waiting.agents:
             words = "" if each.words == each.outcome else f"  {each.words}"
-            output.write(output.printable(f"{each.name}  {each.outcome}{words}"))
+            output.write(output.printable(f"{hub.named(each.name)}  {each.outcome}{words}"))
     codes = [CODES[each.outcome] for each in waiting.agents if each.outcome in CODES]
     raise SystemExit(max(codes, default=0) if waiting.over else TIMED_OUT)
+
+
+def _of_one_machine(names: Sequence[str]) -> tuple[Hub, list[str]]:
+    """Their hub, and their names there: it is the one that waits."""
+    hosts = {name.rpartition("/")[0]: name for name in names}
+    if len(hosts) > 1:
+        raise BullpenError(
+            f"{' and '.join(hosts.values())} are on different machines",
+            hint="a bullpen wait for each machine, one after the other",
+        )
+    given = [connect_for(name) for name in names]
+    return given[0][0], [name for _, name in given]
 
 
 def _wait(hub: Hub, names: Sequence[str], is_any: bool, seconds: float | None) -> "Waiting":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bullpen.cli.elsewhere import refuse_elsewhere
 from bullpen.cli.tasks.wait import say
 from bullpen.client import agents, task_agents
 from bullpen.client.call import Call
@@ -49,8 +50,16 @@ def agent_name(name: str) -> str:
 
 
 def check_argument(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
-    """The same for an argument."""
-    return None if name is None else agent_name(name)
+    """The same for an argument, which may be `HOST/AGENT`."""
+    if name is not None:
+        agent_name(name.rpartition("/")[2])
+    return name
+
+
+def check_own_argument(_ctx: click.Context, _param: click.Parameter, name: str) -> str:
+    """One of this machine, where its files are."""
+    refuse_elsewhere(name)
+    return agent_name(name)
 
 
 def nobody(hub: Hub, name: str, words: Iterable[str]) -> BullpenError:

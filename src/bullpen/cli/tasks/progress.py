@@ -132,7 +132,7 @@ def _doing_now(data: ToolEvent | RetryEvent | DeniedEvent) -> str:
 def line(seen: TurnProgress, name: str, seconds: float, columns: int) -> str:
     """`⠹ amy · Bash (pytest -x) · 1m12s · 18.4k tokens · $0.15`, no wider than that."""
     frame = FRAMES[int(seconds * FRAMES_A_SECOND) % len(FRAMES)]
-    parts = [name, cut_to(printable(_doing(seen)), DOING_COLUMNS), _elapsed(seconds)]
+    parts = [name, cut_to(printable(_doing(seen, name)), DOING_COLUMNS), _elapsed(seconds)]
     if seen.tokens:
         parts.append(f"{short_count(seen.tokens)} tokens")
     if seen.usd:
@@ -156,14 +156,15 @@ def unsaid(seen: TurnProgress, output: str | None) -> str:
     return "" if output is None or output.strip() == seen.text.strip() else output
 
 
-def _doing(seen: TurnProgress) -> str:
+def _doing(seen: TurnProgress, name: str) -> str:
     match seen.state:
         case "queued":
             return "waits for its rate limit" if seen.limited_until else "waits"
         case "cancelling":
             return "is being cancelled"
     if seen.approval:
-        return f"{seen.doing or 'it'} waits for you: bullpen approve {seen.approval}"
+        host, slash, _ = name.rpartition("/")
+        return f"{seen.doing or 'it'} waits for you: bullpen approve {host}{slash}{seen.approval}"
     return seen.doing or "thinks"
 
 

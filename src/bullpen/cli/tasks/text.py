@@ -5,6 +5,7 @@ Everything that an agent or a prompt may have written is made printable here.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bullpen.home import paths
 from bullpen.model.task import Error, Run
@@ -12,6 +13,9 @@ from bullpen.model.task_shown import TaskChanges, TaskShown
 from bullpen.model.task_table import moment, state_text
 from bullpen.model.usage import short_count, short_seconds, short_usd
 from bullpen.text import printable, width
+
+if TYPE_CHECKING:
+    from bullpen.client.hub import Hub
 
 EXIT_FAILED, EXIT_TIMEOUT, EXIT_CANCELLED = 1, 124, 130
 
@@ -24,6 +28,15 @@ def exit_code(task: TaskShown) -> int:
     if task.error is not None:
         return EXIT_TIMEOUT if task.error.type == "timeout" else EXIT_FAILED
     return EXIT_CANCELLED if task.state in ("cancelled", "cancelling") else 0
+
+
+def named(task: TaskShown, hub: "Hub") -> TaskShown:
+    """Task and agent as commands of this machine name them."""
+    if not hub.host:
+        return task
+    names = {"task_id": hub.named(task.task_id)}
+    names |= {"agent": hub.named(task.agent)} if task.agent else {}
+    return task.model_copy(update=names)
 
 
 def verdict(task: TaskShown) -> str:

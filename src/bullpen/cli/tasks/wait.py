@@ -31,6 +31,7 @@ from bullpen.cli.tasks.text import (
     EXIT_CANCELLED,
     exit_code,
     hint_for,
+    named,
     shown_output,
     verdict,
 )
@@ -40,7 +41,6 @@ from bullpen.client.follow_task import follow
 from bullpen.client.hub import Hub
 from bullpen.client.task_events import PartialEvent, TaskEvent, TextEvent
 from bullpen.errors import BullpenError, Kind
-from bullpen.home.paths import Home
 from bullpen.model.task_shown import TaskShown
 from bullpen.model.task_table import moment
 
@@ -64,7 +64,7 @@ def wait_and_show(
 ) -> NoReturn:
     """Until its turn is over; prints what came of it and leaves with its exit code."""
     waiting = TaskWait(hub, id, name, streams=streams, as_json=as_json, usd=usd)
-    with _named(id):
+    with _named(hub.named(id)):
         seen = waiting.until_over(after_run)
         task = hub.do(tasks.get_task(id, whose()))
         if as_json:
@@ -75,7 +75,8 @@ def wait_and_show(
                 output.write_json(shown)
             sys.stdout.flush()
         else:
-            _show(task, unsaid(seen, task.output) if streams else task.output or "")
+            text = unsaid(seen, task.output) if streams else task.output or ""
+            _show(named(task, hub), text)
     raise click.exceptions.Exit(exit_code(task))
 
 
@@ -135,7 +136,7 @@ class TaskWait:
     ) -> None:
         self._hub = hub
         self._id = id
-        self._name = name
+        self._name = hub.named(name)
         self._streams = streams
         self._as_json = as_json
         self._line = LiveLine()
@@ -173,12 +174,14 @@ class TaskWait:
     def _take(self, event: SeenEvent) -> None:
         before, self._seen = self._seen, see(self._seen, event)
         if isinstance(event, TakenBy):
-            self._name = event.agent
+            self._name = self._hub.named(event.agent)
         if isinstance(event, ApprovalAwaited) and event.id:
             self._line.wipe()
+            number = self._hub.named(self._seen.approval)
+            list_ = f"approvals {number}" if self._hub.host else "approvals"
             say(
                 f"{self._name} waits for you ({event.tool})"
-                f" · bullpen approvals · bullpen approve {self._seen.approval}"
+                f" · bullpen {list_} · bullpen approve {number}"
             )
         if event.name == "state" and self._seen.limited_until:
             self._line.wipe()
@@ -215,14 +218,14 @@ class TaskWait:
 
     def _interrupted(self) -> None:
         """Returns if the task is to be waited for all the same."""
-        id = self._id
+        id = self._hub.named(self._id)
         if self._is_cancelled:
             leave(f"task {id} is being cancelled · bullpen task show {id}")
         if not _wants_cancel():
             leave(f"task {id} goes on · bullpen task show {id} · bullpen task cancel {id}")
         self._is_cancelled = True
         try:
-            self._hub.do(tasks.cancel_task(id))
+            self._hub.do(tasks.cancel_task(self._id))
         except BullpenError as error:
             if error.kind is not Kind.CONFLICT:
                 raise
@@ -270,7 +273,7 @@ class _Feed:
         self._events: queue.SimpleQueue[SeenEvent | Exception] = queue.SimpleQueue()
         # They end with the command, in whatever call they are.
         threading.Thread(target=self._read, args=(hub, id, after_run), daemon=True).start()
-        threading.Thread(target=self._look, args=(hub.home, id), daemon=True).start()
+        threading.Thread(target=self._look, args=(hub, id), daemon=True).start()
 
     def next(self, seconds: float) -> SeenEvent | None:
         """The next one, None if there is none yet; raises what went wrong."""
@@ -290,9 +293,9 @@ class _Feed:
         except Exception as error:  # noqa: BLE001 - top of the thread; who waits gets it
             self._events.put(error)
 
-    def _look(self, home: Home, id: str) -> None:
+    def _look(self, of: Hub, id: str) -> None:
         """A run that waits for a person says nothing of it: the inbox does. Starts no hub."""
-        hub, before = Hub(home, start=False), 0
+        hub, before = Hub(of.home, start=False).at(of.host), 0
         taken_by: str | None = None
         while True:
             time.sleep(LOOK_SECONDS)

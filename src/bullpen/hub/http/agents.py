@@ -318,7 +318,12 @@ def _screen(rows: int, cols: int, data: bytes) -> Screenful:
     "/agents/{name}/explain", response_model=Explained, responses=TEXT, dependencies=[itself]
 )
 async def explain(
-    hub: HubPart, name: Name, text: AsText = False, columns: Columns = 0, iso: Iso = False
+    hub: HubPart,
+    name: Name,
+    request: Request,
+    text: AsText = False,
+    columns: Columns = 0,
+    iso: Iso = False,
 ) -> Any:
     """Its state, and all the evidence that it rests on; and why messages wait. Agents see their
     own only."""
@@ -326,7 +331,8 @@ async def explain(
     count, why = waiting(hub, name), hub.delivery.why(name)
     evidence = live.view.evidence + await _of_terminal(hub, live)
     if text:
-        return PlainTextResponse(explain_text(live, count, why, evidence, columns))
+        host = hub.fleet.name if actor_of(request).host else ""
+        return PlainTextResponse(explain_text(live, count, why, evidence, columns, host))
     view = live.view
     explained = Explained(
         state=view.state,

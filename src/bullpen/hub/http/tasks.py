@@ -281,6 +281,7 @@ async def list_tasks(
     hub: HubPart,
     agent: Whose,
     director: Giver,
+    request: Request,
     text: AsText = False,
     columns: Columns = 0,
     colour: Colour = False,
@@ -289,9 +290,17 @@ async def list_tasks(
     """The tasks that are not over: queued, working, resting, being cancelled."""
     tasks = tuple(_shown(hub, task) for task in hub.tasks.open_tasks(agent, director))
     if text:
-        lines = open_text(tasks, agent, time.time(), columns=columns, colour=colour)
+        lines = open_text(
+            tasks, _as_named(hub, request, agent), time.time(), columns=columns, colour=colour
+        )
         return PlainTextResponse(lines)
     return as_json(TaskList(tasks=tasks), iso)
+
+
+def _as_named(hub: Hub, request: Request, agent: str) -> str:
+    """As commands of the machine that asks name it."""
+    is_elsewhere = bool(agent and actor_of(request).host)
+    return f"{hub.fleet.name}/{agent}" if is_elsewhere else agent
 
 
 State = Annotated[
@@ -303,6 +312,7 @@ async def list_history(
     hub: HubPart,
     agent: Whose,
     director: Giver,
+    request: Request,
     page: Annotated[int, Query(ge=1, le=1_000_000, description="from 1 on")] = 1,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     state: State = None,
@@ -330,7 +340,9 @@ async def list_history(
         given = {"state": state or "", "session": session or "", "text": text or ""}
         filters = {key: value for key, value in given.items() if value}
         return PlainTextResponse(
-            history_text(history, agent, filters, columns=columns, colour=colour)
+            history_text(
+                history, _as_named(hub, request, agent), filters, columns=columns, colour=colour
+            )
         )
     return history
 

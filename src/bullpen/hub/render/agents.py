@@ -266,9 +266,10 @@ def explain_text(
     why: str = "",
     evidence: tuple[Evidence, ...] = (),
     columns: int = 0,
+    host: str = "",
 ) -> str:
     """`bullpen explain`: the state, and every piece of evidence with the one that decides; why
-    messages wait, if some do."""
+    messages wait, if some do. `host` is this machine, if another one looks."""
     view = live.view
     head = f"{printable(words(view.state))}, since {moment(view.since)}"
     rows = [
@@ -282,7 +283,8 @@ def explain_text(
     table = lay_out_whole(("source", "says", "at"), rows, columns, "says")
     lines = []
     if _is_at_dialog(live):
-        lines.append(f"  answer it in its terminal · bullpen attach {printable(live.agent.name)}")
+        name = f"{host}/{live.agent.name}" if host else live.agent.name
+        lines.append(f"  answer it in its terminal · bullpen attach {printable(name)}")
     if isinstance(view.state, Unknown):
         lines.append(f"  missing: {printable(view.state.missing)}")
     if waiting:

@@ -1,0 +1,31 @@
+"""`HOST/AGENT`, where a command works on files of the agent's machine: what to do instead, and
+where.
+
+Called by commands that cannot have another machine's hub do it. Asks nobody.
+"""
+
+import shlex
+import sys
+
+from bullpen.errors import BullpenError, Kind
+
+
+def refuse_elsewhere(name: str, here: str = "") -> None:
+    """Raise if it is an agent of another machine; `here` is a command of this one that does part of
+    it, to be followed by the name."""
+    host, slash, agent = name.partition("/")
+    if not (host and slash and agent):
+        return
+    words = [agent if word == name else word for word in sys.argv[1:]]
+    there = f"on {host}: {shlex.join(['bullpen', *words])}"
+    raise BullpenError(
+        f"{name}: this can be done on {host} alone",
+        hint=f"{here} {name} · {there}" if here else there,
+        kind=Kind.UNSUPPORTED,
+    )
+
+
+def logs_of(name: str) -> str:
+    """The command that follows what an agent writes, and where."""
+    host, slash, agent = name.partition("/")
+    return f"on {host}: bullpen logs -f {agent}" if slash else f"bullpen logs -f {name}"
