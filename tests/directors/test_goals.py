@@ -20,6 +20,7 @@ from bullpen.directors.manager.goals import (
     GoalRequest,
     Goals,
     TaskSeen,
+    branch_for,
     find_again,
     plan,
     with_goal,
@@ -30,6 +31,7 @@ from bullpen.home.create import STARTER as HOME
 from bullpen.home.paths import Home
 from bullpen.home.roles import find_role, load_role
 from bullpen.home.yamlfile import read
+from bullpen.model.names import check_worktree_name, subtree_name
 from bullpen.model.role import Role
 from tests.directors import replay
 
@@ -112,6 +114,13 @@ def test_d5_what_is_wrong_with_a_managers_file_is_said_with_its_key(
     if fields:
         assert problems[0].key == key
         assert why in problems[0].message
+
+
+def test_h9_the_branch_of_a_goal_is_a_name_that_a_worktree_may_have() -> None:
+    assert branch_for("lead", "g-0123456789ab") == "lead-g-0123456789ab"
+    long = branch_for("x" * 63, "g-0123456789ab")
+    assert check_worktree_name(long) == subtree_name(long) == long
+    assert long.endswith("-g-0123456789ab")
 
 
 # ── killed at every step ──

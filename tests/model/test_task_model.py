@@ -355,11 +355,14 @@ def test_one_place_only() -> None:
         {"repo": "/b"},
         {"worktree": "c"},
         {"repo": "/b", "worktree": "c", "session_id": SESSION},
+        {"repo": "/b", "worktree": "c", "branch": "d"},
+        {"branch": "d", "session_id": SESSION},
     ):
         with pytest.raises(BullpenError):
             check_directory(TaskRequest.model_validate({"prompt": "x", **fields}))
     check_directory(TaskRequest(prompt="x"))
     check_directory(TaskRequest(prompt="x", repo="/b", worktree="c"))
+    check_directory(TaskRequest(prompt="x", workdir="/b", branch="c"))
 
 
 @pytest.mark.parametrize(

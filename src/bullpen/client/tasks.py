@@ -45,6 +45,7 @@ class TaskFields(TypedDict, total=False):
     workdir: str | None
     repo: str | None
     worktree: str | None
+    branch: str | None
     budget: Mapping[str, float] | None
     env: Mapping[str, str] | None
     sandboxed: Literal["required"] | None

@@ -79,6 +79,13 @@ class Wish(Value):
     workdir: Line | None = None
     repo: Line | None = None
     worktree: Line | None = None
+    branch: Annotated[
+        Line | None,
+        Field(
+            description="where `workdir` or the project lies in a git repository: it works in a"
+            " worktree on this branch, begun at what is checked out there; else as without it"
+        ),
+    ] = None
     budget: Budget | None = None
     sandboxed: Literal["required"] | None = None
 
@@ -107,7 +114,7 @@ class QueuedTaskRequest(TaskRequest):
 def check_fleet(request: QueuedTaskRequest) -> None:
     """Refuse what means something on this machine alone, or would lie in the server for others to
     read."""
-    alone = ("agent", "session_id", "workdir", "project", "keep_open", "env", "priority")
+    alone = ("agent", "session_id", "workdir", "branch", "project", "keep_open", "env", "priority")
     if named := [name for name in alone if getattr(request, name)]:
         raise BullpenError(f"a task for the fleet cannot have {', '.join(named)}")
     if request.repo is not None and not request.repo.startswith(("/", "~/")):
@@ -128,6 +135,8 @@ def check_directory(wish: Wish) -> None:
         raise BullpenError(
             "repo and worktree belong together: the repository, and the branch of the worktree"
         )
+    if wish.branch is not None and (wish.session_id is not None or wish.repo is not None):
+        raise BullpenError("branch goes with workdir or project, not with session_id or repo")
 
 
 def fits(offered: "Task", role: str, labels: Mapping[str, str]) -> bool:
@@ -263,6 +272,7 @@ class Task(Value):
     ended: float | None = None
     status: Status = Queued()
     directory: str = ""
+    branch: str = ""  # of the worktree that its directory is, if that was made for tasks
     turns: tuple[str, ...] = ()  # prompts that continued it
     requests: tuple[str, ...] = ()  # that continued or ended it
     runs: tuple[Run, ...] = ()

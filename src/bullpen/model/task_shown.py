@@ -35,6 +35,9 @@ class TaskShown(Value):
     token_usage: Tokens | None
     cost_usd: float | None
     directory: str | None
+    branch: str | None = Field(
+        default=None, description="that its work is on, if it works in a worktree made for tasks"
+    )
     turns: int
     runs: tuple[Run, ...]
     env_names: tuple[str, ...]
@@ -178,6 +181,7 @@ def show(task: Task, now: float, progress: Progress | None = None) -> TaskShown:
         token_usage=tokens if tokens.input or tokens.output else None,
         cost_usd=round(spent_usd(task), 6) or None,
         directory=task.directory or None,
+        branch=task.branch or None,
         turns=1 + len(task.turns),
         runs=task.runs,
         env_names=task.env_names,

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 
 from bullpen.directors.history import HistoryRow, with_row
 from bullpen.directors.memory import Action
+from bullpen.model.names import SUBTREE_BYTES
 from bullpen.model.task import Line, ModelName, Prompt, RequestKey
 from bullpen.model.value import Value
 
@@ -93,6 +94,12 @@ class CloseGoal(Action):
 
 
 GoalAction: TypeAlias = Annotated[GiveGoal | CancelGoal | CloseGoal, Field(discriminator="do")]
+
+
+def branch_for(director: str, id: str) -> str:
+    """The branch on which a goal is led, if its place is in a repository: one word, which is also
+    the name of the worktree and stands in the way of no other branch."""
+    return f"{director[: SUBTREE_BYTES - len(id) - 1]}-{id}"
 
 
 def find_again(goals: Goals, request: str | None) -> str:

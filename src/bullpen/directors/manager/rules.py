@@ -76,6 +76,7 @@ class ManagerRules:
             agent=config.agent_of(self._name),
             workdir=request.workdir if is_placed else config.workdir,
             project=request.project if is_placed else config.project,
+            branch=of_goals.branch_for(self._name, action.subject),
             model=request.model or config.model,
             timeout_seconds=config.timeout.total_seconds() if config.timeout else None,
             keep_open=False,

@@ -9,6 +9,7 @@ follow, `workspaces` where a task works, `run_start` how a run is started, `run`
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import threading
 import time
@@ -179,6 +180,7 @@ class Driver:
                 worker.role.worktree.ports,
                 await self._find_written(live),
                 live.task.giver,
+                await self._find_earlier(live),
             )
             session = await self._make_session(live, site)
         except (BullpenError, OSError) as error:
@@ -186,7 +188,8 @@ class Driver:
             return False
         if session.git_dir and not live.session.directory:
             earlier = await self._board.rows.sessions_over(Path(session.directory))
-            session = workspaces.believe(session, [*earlier, *self._terminals_over(session)])
+            earlier = workspaces.earlier_than(session, [*earlier, *self._terminals()])
+            session = workspaces.believe(session, earlier)
         if session.worktree:
             live.worker = None  # a clone takes as long as its server likes
         await self._board.keep_session(live, session)
@@ -204,16 +207,23 @@ class Driver:
         earlier = [each.directory for each in await self._board.rows.sessions_over(*above)]
         return tuple(Path(directory) for directory in (*earlier, *inside))
 
-    def _terminals_over(self, session: TaskSession) -> list[TaskSession]:
-        """Sandboxed agents in terminals that may have made its git directory."""
+    async def _find_earlier(self, live: LiveTask) -> tuple[TaskSession, ...]:
+        """Who may have made the git directory around what a task names that is to have a branch."""
+        wish, person = live.task.wish, self._context.person
+        if live.session.directory or not (wish.branch or live.session.named.branch):
+            return ()
+        find = partial(workspaces.find_named, self._home, person, wish, live.session)
+        named = await asyncio.to_thread(find)
+        if named is None:
+            return ()
+        real = Path(await asyncio.to_thread(os.path.realpath, named))
+        return (*await self._board.rows.sessions_over(real), *self._terminals())
+
+    def _terminals(self) -> tuple[TaskSession, ...]:
         agents = (each.agent for each in self._registry)
-        return [
-            TaskSession(id="", directory=agent.cwd)
-            for agent in agents
-            if not agent.takes_tasks
-            and agent.is_sandboxed
-            and Path(session.git_dir).is_relative_to(agent.cwd)
-        ]
+        return workspaces.of_terminals(
+            agent.cwd for agent in agents if not agent.takes_tasks and agent.is_sandboxed
+        )
 
     async def _make_session(self, live: LiveTask, site: workspaces.TaskSite) -> TaskSession:
         """A clone takes as long as its server likes: the hub's other threads do not wait for it,
@@ -237,7 +247,7 @@ class Driver:
     async def _begin(self, live: LiveTask) -> None:
         # Commits of an earlier task that are still being brought over are not this one's.
         await self._private_gits.wait_finished(await find_store(live))
-        where = {"directory": live.session.directory}
+        where = {"directory": live.session.directory, "branch": live.session.branch}
         if not live.task.runs:  # else its own work is there already
             look = partial(task_changes.look_before, self._home, live)
             base, before = await self._trees.run_repeatable(live.task.agent, look)

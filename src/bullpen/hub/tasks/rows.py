@@ -43,6 +43,7 @@ class NamedDirectory(Value):
     workdir: str | None = None
     repo: str | None = None
     worktree: str | None = None
+    branch: str | None = None
 
 
 class TaskSession(Value):
@@ -55,6 +56,8 @@ class TaskSession(Value):
     directory: str = ""  # empty: not made yet, or in vain so far
     repo: str = ""  # the common git directory, if the directory is a worktree that we made
     worktree: str = ""  # its name
+    branch: str = ""  # that it was made on; empty: an earlier version did not keep it
+    below: str = ""  # what was named in the repository, if that is not its top
     # Of the checkout that the directory is, as found before an agent worked there; empty: it is
     # none. The first alone: an agent may have made it.
     git_dir: str = ""

@@ -178,7 +178,7 @@ def plan_run(
 ) -> RunPlan:
     """The plan for that run. The one place where a task's engine prepares it."""
     engine = run.engine
-    start = replace(run.start, prompt=_prompt(context.home, task, messages, run))
+    start = replace(run.start, prompt=_prompt(context.home, task, session, messages, run))
     prepared = engine.prepare_run(start)
     added = {**NO_TERMINAL, **run.keys, **prepared.env, **run.role_env, **run.task_env}
     sandbox_plan = None
@@ -256,7 +256,9 @@ def remove_stale_tasks(home: Home, agent: str, tasks: Collection[str]) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _prompt(home: Home, task: Task, messages: Sequence[str], run: RunStart) -> str:
+def _prompt(
+    home: Home, task: Task, session: TaskSession, messages: Sequence[str], run: RunStart
+) -> str:
     """The first turn of a conversation gets everything. Later turns know the instructions; they
     get the project only if another task names it. A plain program is no reader: it gets neither."""
     is_first = not run.start.conversation
@@ -267,4 +269,6 @@ def _prompt(home: Home, task: Task, messages: Sequence[str], run: RunStart) -> s
         file = project_of(home, task.wish)
         project = Context(name=file.name, prompt=file.prompt) if file else None
     instructions = prompts.load_instructions(home, "agent") if is_first else ""
+    if session.below:
+        messages = [*messages, f"This is about {session.below} in the repository."]
     return prompts.assemble(task.prompt, instructions, project, messages)

@@ -27,7 +27,7 @@ from bullpen.model.project import Project, check_repository
 from bullpen.model.task import Giver, Wish
 from bullpen.proc import run
 from bullpen.worktrees import Spec
-from bullpen.worktrees.changes import VerifiedCheckout, verify_checkout
+from bullpen.worktrees.changes import VerifiedCheckout, head_of, verify_checkout
 from bullpen.worktrees.git import SAFE, Repository, git, scrubbed
 from bullpen.worktrees.site import find_checkout, foreign_repository
 
@@ -50,6 +50,7 @@ class TaskSite:
     ports: int = 0  # that a worktree gets
     written: tuple[Path, ...] = ()  # where agents work or worked, on the way to what is named
     giver: Giver | None = None  # the agent that gave the task
+    earlier: tuple[TaskSession, ...] = ()  # of agents that may have made a git directory there
 
 
 def project_of(home: Home, wish: Wish) -> Project | None:
@@ -65,8 +66,9 @@ def check_wish(home: Home, settings: Settings, person: Path, wish: Wish) -> None
             check_repository(repo)
         except ValueError as error:
             raise BullpenError(f"repo {repo[:200]!r} {error}") from error
-    if wish.worktree is not None:
-        names.subtree_name(wish.worktree)
+    for branch in (wish.worktree, wish.branch):
+        if branch is not None:
+            names.subtree_name(branch)
     directory = workdir or (repo if repo and repo.startswith(LOCAL) else None)
     if directory and wish.session_id is None:
         checked_directory(home, settings, person, directory)
@@ -82,7 +84,11 @@ def read_named(wish: Wish) -> NamedDirectory:
     """What the first task of a session names."""
     project = wish.project if isinstance(wish.project, str) else None
     return NamedDirectory(
-        project=project, workdir=wish.workdir, repo=wish.repo, worktree=wish.worktree
+        project=project,
+        workdir=wish.workdir,
+        repo=wish.repo,
+        worktree=wish.worktree,
+        branch=wish.branch,
     )
 
 
@@ -111,9 +117,14 @@ def make(
     workdir, repo = _named(wish, project_of(site.home, wish))
     if workdir:
         directory = _find_directory(site, workdir)
+        root = _find_top(site, session.id, directory) if wish.branch else None
+        if root is not None and wish.branch:
+            below = str(directory.relative_to(root))
+            session = session.model_copy(update={"below": "" if below == "." else below})
+            return _make_worktree(site, session, str(root), wish.branch, is_wanted)
         return session.model_copy(update={"directory": str(directory), **_checkout_at(directory)})
     if repo:
-        branch = wish.worktree or f"task-{session.id[:8]}"
+        branch = wish.worktree or wish.branch or f"task-{session.id[:8]}"
         return _make_worktree(site, session, repo, branch, is_wanted)
     directory = site.session_dir / session.id
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -122,13 +133,17 @@ def make(
 
 def find_above(home: Home, person: Path, wish: Wish, session: TaskSession) -> tuple[Path, ...]:
     """The real directories on the way to the one that a task names; none if it names none."""
+    named = find_named(home, person, wish, session)
+    above = named.parents if named else ()
+    return tuple(dict.fromkeys(Path(os.path.realpath(each)) for each in above))
+
+
+def find_named(home: Home, person: Path, wish: Wish, session: TaskSession) -> Path | None:
+    """The directory on this machine that a task names, or its project; no link is followed."""
     wish = _wish_in(home, session, wish)
     workdir, repo = _named(wish, project_of(home, wish))
     text = workdir or (repo if repo and repo.startswith(LOCAL) else None)
-    if not text:
-        return ()
-    above = named_directory(person, text).parents
-    return tuple(dict.fromkeys(Path(os.path.realpath(each)) for each in above))
+    return named_directory(person, text) if text else None
 
 
 def _find_directory(site: TaskSite, text: str) -> Path:
@@ -151,6 +166,26 @@ def _find_directory(site: TaskSite, text: str) -> Path:
     return directory
 
 
+def _find_top(site: TaskSite, id: str, directory: Path) -> Path | None:
+    """The top of the checkout around it, if that has a commit to begin at and tasks may work there.
+    Not of one that an agent may have made: what its git directory says would run here."""
+    above = (each for each in (directory, *directory.parents) if os.path.lexists(each / ".git"))
+    top = next(above, None)
+    checkout = verify_checkout(top) if top else None
+    if checkout is None:
+        return None
+    session = TaskSession(id=id, directory=str(checkout.root))
+    session = session.model_copy(update=_fields_of(checkout))
+    if not believe(session, earlier_than(session, site.earlier)).common_dir:
+        return None
+    if not head_of(checkout):
+        return None
+    try:
+        return _find_directory(site, str(checkout.root))
+    except BullpenError:
+        return None
+
+
 def _make_worktree(
     site: TaskSite, session: TaskSession, repo: str, branch: str, is_wanted: Callable[[], bool]
 ) -> TaskSession:
@@ -171,6 +206,7 @@ def _make_worktree(
             "directory": str(path.resolve()),
             "repo": str(clone.repo.common_dir),
             "worktree": name,
+            "branch": branch,
             "git_dir": str(checkout.admin) if checkout else "",
             "common_dir": str(clone.repo.common_dir),
         }
@@ -233,9 +269,25 @@ def check_there(session: TaskSession) -> None:
 
 def _checkout_at(directory: Path) -> dict[str, str]:
     looked = verify_checkout(directory)
-    if looked is None:
-        return {}
-    return {"git_dir": str(looked.repo.git_dir), "common_dir": str(looked.repo.common_dir)}
+    return _fields_of(looked) if looked else {}
+
+
+def _fields_of(checkout: VerifiedCheckout) -> dict[str, str]:
+    return {"git_dir": str(checkout.repo.git_dir), "common_dir": str(checkout.repo.common_dir)}
+
+
+def of_terminals(directories: Iterable[str]) -> tuple[TaskSession, ...]:
+    """Sandboxed agents in terminals that work there, as sessions without an id. Pure."""
+    return tuple(TaskSession(id="", directory=directory) for directory in directories)
+
+
+def earlier_than(session: TaskSession, others: Iterable[TaskSession]) -> list[TaskSession]:
+    """Those that worked around its checkout, or in terminals around its git directory. Pure."""
+    return [
+        other
+        for other in others
+        if Path(session.directory if other.id else session.git_dir).is_relative_to(other.directory)
+    ]
 
 
 def believe(session: TaskSession, earlier: Iterable[TaskSession]) -> TaskSession:
