@@ -18,6 +18,9 @@ from tests.worktrees.repos import commit, git
 
 pytestmark = pytest.mark.slow
 
+OVER = ("completed", "failed", "cancelled")
+SECONDS = 120.0
+WHO = "-c user.name=Dev -c user.email=dev@example.com"
 SHELL = {**PROGRAM, "command": ["sh"]}
 LEADER = {
     "capabilities": ["delegate"],
@@ -46,13 +49,47 @@ class Lead:
         wait_until(lambda: self.goal(id)["state"] != "queued")
         return id
 
+    def call(self, tool: str, request: str = "", **arguments: Any) -> Any:
+        """One of the tools of who leads."""
+        return self.grove.call("lead", tool, request, **arguments)
+
+    def delegate(self, prompt: str, **fields: str) -> str:
+        """A task of dev's, once it is over; its id."""
+        agent = {} if "continue_task" in fields else {"agent": "dev"}
+        id = str(self.call("delegate_task", prompt=prompt, **agent, **fields)["task_id"])
+        self.ended(id)
+        return id
+
+    def ended(self, task: str) -> dict[str, Any]:
+        client = self.grove.pen.client
+        wait_until(lambda: client().get("task", task)["state"] in OVER, SECONDS)
+        return client().get("task", task)
+
+    def merge(self, task: str, request: str = "") -> dict[str, Any]:
+        answer: dict[str, Any] = self.call("merge_task", request, task_id=task)
+        return answer
+
+    def text(self, ref: str, file: str) -> str:
+        return git(self.repo, "show", f"{ref}:{file}")
+
     def goal(self, id: str) -> dict[str, Any]:
         shown: dict[str, Any] = self.director.ask("GET", f"/task/{id}")
         return shown
 
     def over(self, id: str) -> dict[str, Any]:
-        wait_until(lambda: self.goal(id)["state"] in ("completed", "failed", "cancelled"))
+        wait_until(lambda: self.goal(id)["state"] in OVER, SECONDS)
         return self.goal(id)
+
+
+def write(file: str, text: str) -> str:
+    """What a coder does."""
+    return f"echo {text} > {file} && git add {file} && git {WHO} commit -qm '{text} in {file}'"
+
+
+def until(*files: str) -> str:
+    """A goal that is reached when these are in the leader's worktree."""
+    there = " -a ".join(f"-e {file}" for file in files)
+    return f"until [ {there} ]; do sleep 0.05; done; echo {' '.join(files)} are there"
 
 
 @pytest.fixture
@@ -65,6 +102,7 @@ def lead() -> Iterator[Lead]:
         fields = {"type": "claude", "role": "leader", "port": grove.pen.free_port()}
         director.file.write_text(json.dumps({**fields, "workdir": str(grove.repo)}))
         director.start()
+        assert grove.pen.cli("agent", "start", "dev", "--role", "coder").code == 0
         try:
             yield Lead(grove, director)
         finally:
@@ -80,3 +118,36 @@ def test_d5_a_goal_is_led_on_a_branch_of_its_own_where_its_leader_cannot_write(l
     assert git(lead.repo, "rev-parse", f"lead-{id}") == main
     assert lead.grove.branches() == {"main", f"lead-{id}"}
     assert git(lead.repo, "status", "--porcelain") == ""
+
+
+def test_d5_two_tasks_land_in_the_branch_of_the_goal_and_one_of_them_conflicts(lead: Lead) -> None:
+    id = lead.give(until("csv.txt", "docs.txt", "end.txt"))
+    branch = f"lead-{id}"
+    csv = lead.delegate(write("csv.txt", "csv"), branch_name="csv")
+    both = f"{write('csv.txt', 'other')} && {write('docs.txt', 'docs')}"
+    docs = lead.delegate(both, branch_name="docs")
+    landed = lead.merge(csv)
+    assert (landed["state"], landed["into"]) == ("landed", branch), landed
+    assert lead.merge(csv) == landed  # asked twice
+    before = git(lead.repo, "rev-parse", branch)
+    refused = lead.merge(docs)
+    assert (refused["why"], refused["files"]) == ("conflict", ["csv.txt"]), refused
+    assert git(lead.repo, "rev-parse", branch) == before
+    # As the answer says.
+    merge = f"git {WHO} merge -q {before}; {write('csv.txt', 'both')}"
+    assert before in refused["hint"] and docs in refused["hint"]
+    more = lead.delegate(merge, continue_task=docs)
+    assert lead.merge(more)["state"] == "landed"
+    assert lead.text(branch, "csv.txt") == "both"
+    # What follows begins there.
+    last = lead.delegate(f"cat csv.txt docs.txt && {write('end.txt', 'end')}", branch_name="last")
+    assert lead.ended(last)["output"].split() == ["both", "docs"]
+    assert lead.merge(last)["state"] == "landed"
+    assert lead.over(id)["report"] == "csv.txt docs.txt end.txt are there"
+    assert git(lead.repo, "rev-list", "--count", "--merges", "--first-parent", branch) == "3"
+    # What the tasks leave goes; nothing of the person's has moved.
+    wait_until(lambda: lead.grove.branches() == {"main", branch})
+    wait_until(lambda: lead.grove.worktrees() == {branch})
+    assert git(lead.repo, "status", "--porcelain") == ""
+    assert git(lead.repo, "log", "--format=%s", "main").splitlines()[-1] == "first"
+    assert not lead.grove.pen.client().get("landings")["landings"]

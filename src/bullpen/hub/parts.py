@@ -72,6 +72,8 @@ from bullpen.hub.tasks.branches import TaskBranches
 from bullpen.hub.tasks.delegations import Delegations
 from bullpen.hub.tasks.driver import Driver
 from bullpen.hub.tasks.limits import TaskLimits
+from bullpen.hub.tasks.merge import TaskMerger
+from bullpen.hub.tasks.merged import MergedTasks
 from bullpen.hub.tasks.queue import TaskQueue
 from bullpen.hub.tasks.rows import TaskRows
 from bullpen.hub.tree.children import Children
@@ -216,6 +218,8 @@ class Hub:
         )
         self.tasks = tasks = TaskQueue(context, registry, board, driver, limits)
         self.task_branches = task_branches = TaskBranches(board)
+        self.task_merger = TaskMerger(context, registry, tasks, private_gits, landings)
+        merged_tasks = MergedTasks(context, book, registry, board, background)
         self.delegating = asyncio.Lock()  # a part of a budget is found and given by one at a time
 
         # Agents: the two kinds, and what is the same for both.
@@ -350,6 +354,7 @@ class Hub:
             Part(notice=limits.notice),
             Part(load=task_branches.load, notice=task_branches.notice),
             Part(load=tasks.load, notice=tasks.notice, leave=tasks.leave),
+            Part(notice=merged_tasks.notice, run=merged_tasks.run),
             Part(leave=context.trees.leave),
             Part(run=task_agents.run, leave=task_agents.ports.leave),
             Part(run=autostart.run),

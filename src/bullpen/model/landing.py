@@ -79,12 +79,15 @@ class Landed(Value):
 
 
 class Refused(Value):
-    """It could not land, and nobody but the person can change that."""
+    """It could not land, and nobody but the person can change that. Of a task's work that an agent
+    asked for also what else comes back: `why`, and what the target was."""
 
     state: Literal["refused"] = "refused"
     message: str
     hint: str = ""
-    files: tuple[str, ...] = ()  # that stand in the way
+    files: tuple[str, ...] = ()  # that stand in the way, or conflict
+    why: Literal["", "conflict", "verify"] = ""
+    base: str = ""
     at: float
 
 
@@ -145,6 +148,8 @@ class Landing(Value):
     ceiling: Rights | None = Field(default=None, description="of its author, at most")
     network: bool = Field(default=True, description="whether its author had one, and so verify")
     by: str = Field(default="", description="the agent that asked; empty: the person")
+    task: str = Field(default="", description="whose work it is, if the agent that asked gave it")
+    goal: str = Field(default="", description="the task of that agent in which it did")
     cleans_up: bool = Field(default=False, description="worktree and branch go when it has landed")
     is_cleaned: bool = False
     is_for_one_commit: bool = Field(
@@ -232,13 +237,27 @@ def ask_again(landing: Landing, wanted: Landing) -> Landing | None:
     another is at it just now with another commit: that is an entry of its own."""
     if isinstance(landing.status, Waiting | CameBack):
         again = move(landing, Waiting())
-        how = ("strategy", "timeout_seconds", "by", "cleans_up", "is_for_one_commit")
+        how = ("strategy", "timeout_seconds", "by", "task", "goal", "cleans_up")
         whose = ("birth", "is_of_agent", "role", "pod", "overrides", "ceiling", "network")
         is_verify_kept = landing.is_verify_given and not wanted.is_verify_given
         verify = () if is_verify_kept else ("verify", "is_verify_given")
-        taken = ("tip", *how, *verify, *whose)
+        taken = ("tip", "is_for_one_commit", *how, *verify, *whose)
         return again.model_copy(update={key: getattr(wanted, key) for key in taken})
     return landing if landing.tip == wanted.tip else None
+
+
+def refusal_of(landing: Landing, back: CameBack) -> Refused:
+    """How a task's work ends that comes back: the agent that gave the task is answered, nobody else
+    is told, and it asks again when there is more."""
+    where = f"{landing.target} (now at {back.base[:SHORT]})"
+    own = f"{landing.branch} ({landing.tip[:SHORT]})"
+    message = f"{own} conflicts with {where}"
+    if back.why == "verify":
+        message = (
+            f"`{landing.verify}` failed on {own} in {where}: {back.problem}. Its last lines:\n"
+            f"{back.output}"
+        )
+    return Refused(message=message, files=back.files, why=back.why, base=back.base, at=back.at)
 
 
 def is_about_same(landing: Landing, wanted: Landing) -> bool:

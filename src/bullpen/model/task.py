@@ -238,13 +238,15 @@ class Run(Value):
 
 class Giver(Value):
     """The agent that gave a task: its name, when it was first started, and the task that it did;
-    the role that nobody may exceed who takes it (as that pod has it), if there is one."""
+    the role that nobody may exceed who takes it (as that pod has it), if there is one; the branch
+    that it works on itself, at which a new branch of a task begins."""
 
     name: str
     born: str
     task: str = ""  # empty: it was in a terminal
     may_grant: str = ""
     pod: str = ""
+    branch: str = ""
 
     def is_same(self, other: "Giver") -> bool:
         """Whether what one gave is the other's own."""

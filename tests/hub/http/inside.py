@@ -19,6 +19,7 @@ from bullpen.hub.context import HubContext
 from bullpen.hub.holders.factory import Factory
 from bullpen.hub.http.app import make_app
 from bullpen.hub.http.guard import Guard
+from bullpen.hub.mcp.endpoint import Endpoint
 from bullpen.hub.parts import Hub
 from bullpen.hub.store.store import Store
 from bullpen.model.event import Event
@@ -31,8 +32,9 @@ T = TypeVar("T")
 class Inside:
     """A hub in a thread of this process, wired as `main` does it."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, *, has_tools: bool) -> None:
         self.home = home
+        self._has_tools = has_tools
         self.loop = uvloop.new_event_loop()
         started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
@@ -80,7 +82,7 @@ class Inside:
             self.loop.call_soon_threadsafe(self.hub.notice, events)
 
         store.on_commit = publish
-        self.app = make_app(self.hub)
+        self.app = make_app(self.hub, Endpoint(self.hub) if self._has_tools else None)
         self.guard = Guard(
             self.app, self.hub.registry, self.hub.directors, self.owner, str(self.socket)
         )
@@ -110,8 +112,8 @@ async def _end_others() -> None:
 
 
 @contextlib.contextmanager
-def made_inside(pen: Pen) -> Iterator[Inside]:
-    inside = Inside(pen.home)
+def made_inside(pen: Pen, *, has_tools: bool = False) -> Iterator[Inside]:
+    inside = Inside(pen.home, has_tools=has_tools)
     try:
         yield inside
     finally:

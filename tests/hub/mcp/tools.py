@@ -16,7 +16,7 @@ PACKAGE = str(Path(bullpen.__file__).parents[1])
 TOOLS = {
     *("spawn_subtree", "spawn_workers", "notify_parent", "wait_for_event", "merge_child"),
     *("send_message", "read_messages", "list_agents", "agent_status", "agent_diff"),
-    *("delegate_task", "task_status", "task_diff", "cancel_task"),
+    *("delegate_task", "task_status", "task_diff", "merge_task", "cancel_task"),
 }
 
 

@@ -23,7 +23,7 @@ TOOLS = {
     "GET /task/{id}": _LOOK_AT_TASK,
     "GET /task/{id}/events": _LOOK_AT_TASK,
     "POST /task/{id}/cancel": "the tool cancel_task cancels a task that you gave",
-    "POST /landings": "the tool merge_child merges the work of a child",
+    "POST /landings": "the tool merge_child merges the work of a child, merge_task that of a task",
     "GET /agents/{name}/patch": _DIFF,
     "GET /agents/{name}/diff": _DIFF,
     "GET /agents/{name}/screen": _LOOK,

@@ -285,7 +285,7 @@ class ChildCleanUp:
         """Also what a hub that was killed had not done."""
         while True:
             changed = self._book.changed
-            for name in {landing.name for landing in self._book.open.values()}:
+            for name in {landing.name for landing in self._book.open.values() if not landing.task}:
                 self._look(name)
             await changed.wait()
 
@@ -297,7 +297,8 @@ class ChildCleanUp:
 
     def _look(self, name: str) -> None:
         for landing in self._book.open.values():
-            is_due = landing.name == name and isinstance(landing.status, Landed)
+            is_its = landing.name == name and not landing.task  # of tasks: `tasks/merged`
+            is_due = is_its and isinstance(landing.status, Landed)
             live = self._registry.find(name)
             is_over = live is None or not live.is_running
             if is_elsewhere(name):

@@ -32,6 +32,7 @@ from bullpen.model.landing import (
     message_to_author,
     move,
     next_probe,
+    refusal_of,
 )
 from bullpen.model.message import BULLPEN, ROOT, Message
 from bullpen.model.tree import is_elsewhere
@@ -238,6 +239,9 @@ class Rounds:
         await self._book.move_all(now, refused)
 
     async def _bring_back(self, landing: Landing, back: CameBack) -> None:
+        if landing.task:
+            await self._book.move_all([self._book.open[landing.id]], refusal_of(landing, back))
+            return
         is_agent = self._authors.is_agent(landing)
         running = self._authors.is_running(landing)
         back = back.model_copy(update={"is_agent_told": is_agent, "is_agent_running": running})

@@ -1,4 +1,5 @@
-"""The tool by which a parent takes the work of a child. Registered by `server`."""
+"""The tool by which a parent takes the work of a child. Registered by `server`. That for the work
+of tasks is in `task_tools`."""
 
 import json
 from typing import Annotated, Any
@@ -30,10 +31,11 @@ async def merge_child(
     worktree and branch are removed."""
     caller = caller_of(hub, ctx)
     landing = await hub.child_merger.merge_child(caller.name, name, strategy)
-    return json.dumps(_shown(landing), ensure_ascii=False)
+    return json.dumps(show_landing(landing), ensure_ascii=False)
 
 
-def _shown(landing: Landing) -> dict[str, Any]:
+def show_landing(landing: Landing) -> dict[str, Any]:
+    """What became of it, for a model."""
     shown: dict[str, Any] = {"state": landing.status.state, "into": landing.target}
     match landing.status:
         case Landed(commit=commit, is_there=is_there):

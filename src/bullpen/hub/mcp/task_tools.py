@@ -12,11 +12,14 @@ from pydantic import Field, ValidationError
 from bullpen.errors import BullpenError, Kind
 from bullpen.home.overrides import load_changed_role
 from bullpen.hub.mcp.caller import Caller, caller_of
+from bullpen.hub.mcp.landing_tools import show_landing
 from bullpen.hub.parts import Hub
 from bullpen.hub.tasks import task_changes
 from bullpen.hub.tasks.grants import check_task_agent
 from bullpen.hub.tasks.run_plan import load_worker
 from bullpen.model.event import Draft
+from bullpen.model.landing import Landing, Refused
+from bullpen.model.landing_rules import Strategy
 from bullpen.model.rights import limited
 from bullpen.model.role import Budget, Role
 from bullpen.model.task import Giver, QueuedTaskRequest, Task
@@ -40,8 +43,8 @@ async def delegate_task(
         str,
         Field(
             description="For work on the repository that you work in: the branch that it is to be"
-            " on, e.g. csv-export, in a worktree that is made for your tasks. Left out: an empty"
-            " directory."
+            " on, e.g. csv-export, in a worktree that is made for your tasks. A new one begins at"
+            " your own branch as it is when the task begins. Left out: an empty directory."
         ),
     ] = "",
     continue_task: Annotated[
@@ -56,7 +59,8 @@ async def delegate_task(
 
     Returns its task_id at once; it waits in the queue until somebody is free. Call wait_for_event:
     it returns task_finished when the task is over. task_diff shows what it changed, task_status
-    its whole output. What it costs is part of your budget."""
+    its whole output; merge_task takes what it committed into your branch. What it costs is part of
+    your budget."""
     caller = caller_of(hub, ctx)
     own_role = await _check_capability(hub, caller)
     hub.quotas.spend(caller.name, {"messages": 1, "message_bytes": len(prompt.encode())})
@@ -73,6 +77,8 @@ async def delegate_task(
     await asyncio.to_thread(_check_taker, hub, giver, agent, role)
     if branch_name:
         fields |= {"repo": _repository_of(hub, caller), "worktree": branch_name}
+        own = await hub.task_merger.find_branch(caller.live)
+        giver = giver.model_copy(update={"branch": own})
     if caller.live.agent.is_sandboxed:  # else it could leave its sandbox
         fields["sandboxed"] = "required"
     fields |= {"agent": agent or None, "role": role or None, "keep_open": False}
@@ -160,6 +166,43 @@ async def cancel_task(hub: Hub, ctx: Context[Any], task_id: TaskId) -> str:
     return json.dumps({"task_id": task_id, "state": task.state})
 
 
+async def merge_task(
+    hub: Hub,
+    ctx: Context[Any],
+    task_id: TaskId,
+    strategy: Annotated[
+        Strategy | None, Field(description="Left out: as the project has it, else merge.")
+    ] = None,
+) -> str:
+    """Merge what a task that you delegated has committed on its branch into your own branch and
+    files.
+
+    Look at task_diff first. The task must be over, and nothing of it uncommitted. If it does not
+    fit, nothing of yours changes, and the result says what to do: have the same agent solve it
+    (continue_task), and call merge_task with that task. Tasks that you delegate afterwards begin
+    with what has landed. When your own task is over, worktrees and branches of tasks that have
+    landed are removed."""
+    caller = caller_of(hub, ctx)
+    task = await _own_task(hub, caller, task_id)
+    landing = await hub.task_merger.merge_task(caller.live, task, strategy)
+    return json.dumps(_show_merged(landing), ensure_ascii=False)
+
+
+def _show_merged(landing: Landing) -> dict[str, Any]:
+    shown = show_landing(landing)
+    status = landing.status
+    if "hint" in shown:
+        shown["hint"] = shown["hint"].replace("merge_child", "merge_task")
+    if isinstance(status, Refused) and status.why:
+        how = "solve it" if status.why == "conflict" else "mend it"
+        shown |= {
+            "why": status.why,
+            "hint": f"delegate_task with continue_task {landing.task} and a prompt that says: git"
+            f" merge {status.base}, {how}, commit. Then merge_task with the new task.",
+        }
+    return shown
+
+
 async def _check_capability(hub: Hub, caller: Caller) -> Role:
     """Its role, which lets it delegate."""
     agent = caller.live.agent
@@ -218,4 +261,4 @@ async def _own_task(hub: Hub, caller: Caller, task_id: str) -> Task:
     return await hub.tasks.board.get(task_id)
 
 
-TOOLS = (delegate_task, task_status, task_diff, cancel_task)
+TOOLS = (delegate_task, task_status, task_diff, merge_task, cancel_task)

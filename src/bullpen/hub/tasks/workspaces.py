@@ -192,7 +192,7 @@ def _make_worktree(
     clone = open_site(site.home, site.settings, _local(site, repo, is_wanted))
     name = _choose_name(clone, branch)
     path = worktrees.path_for(clone, name)
-    base = ""
+    base = site.giver.branch if site.giver else ""
     if not repo.startswith(LOCAL) and find_checkout(clone, path) is None:
         base = _newest(clone.repo, repo, is_wanted)
     _refuse_others(site, clone, name, is_made=False)
@@ -233,7 +233,8 @@ def _refuse_others(
     site: TaskSite, tree: worktrees.Site, name: str, *, is_made: bool = True
 ) -> None:
     """An agent chooses the branch of a task that it gives, so it could choose one where another
-    agent or a person works. It gets those alone that were made for its tasks."""
+    agent or a person works. It gets those alone that were made for its tasks; in a task, those that
+    were made for the tasks of that one."""
     if site.giver is None:
         return
     record = worktrees.find_record(tree, name)
@@ -248,7 +249,10 @@ def _refuse_others(
 
 
 def _made_for(site: TaskSite) -> str:
-    return f"tasks of {site.giver.name}, {site.giver.born}" if site.giver else ""
+    giver = site.giver
+    if giver is None:
+        return ""
+    return f"tasks of {giver.name}, {giver.born}" + (f", {giver.task}" if giver.task else "")
 
 
 def find_port_variables(session: TaskSession) -> dict[str, str]:
