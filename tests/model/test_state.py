@@ -233,6 +233,7 @@ def test_b4_a_run_begins_with_its_launch() -> None:
         (Starting(), "starting"),
         (Idle(), "idle"),
         (Errored(reason="no claude"), "error (no claude)"),
+        (Errored(reason="first line\nsecond"), "error (first line · second)"),
         (Draining(), "draining"),
     ],
 )

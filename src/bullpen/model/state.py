@@ -313,7 +313,7 @@ def _detail(state: State) -> str:
         case (
             Errored(reason=why) | Lost(reason=why) | Interrupted(reason=why) | Unknown(missing=why)
         ):
-            return why
+            return " · ".join(why.splitlines())  # a row is one line
         case Starting() | Draining():
             return ""
         case _:
