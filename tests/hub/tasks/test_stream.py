@@ -266,6 +266,17 @@ def test_t3_what_was_being_written_is_kept_on_cancel(desk: Desk) -> None:
     assert (after.of("partial"), after.texts) == ([], ["whole", "half a sentence"])
 
 
+def test_t7_what_was_being_written_is_kept_when_its_time_is_over(desk: Desk) -> None:
+    desk.program(WRITING)
+    desk.agent("amy", walls=False)
+    for seconds in (1, 4, 16, 64):  # until it comes so far, on a busy machine
+        late = desk.over(desk.give("amy", "x", timeout_seconds=seconds), 300)
+        assert late["error"]["type"] == "timeout"
+        if "sente" in (late["output"] or ""):
+            break
+    assert late["output"] == "whole\n\nhalf a sente"
+
+
 def test_t8_the_real_program_tells_what_it_writes(real: Desk) -> None:
     real.agent("amy")
     task = real.give("amy", "[[slow 300 ; say one two three four five]]")
