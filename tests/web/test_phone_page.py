@@ -34,9 +34,13 @@ def overlaps(page: Page, elements: str) -> list[list[str]]:
 
 # How many lines each is drawn in.
 LINES = """all => all.map(each => {
-  const range = document.createRange()
-  range.selectNodeContents(each)
-  return new Set([...range.getClientRects()].map(one => Math.round(one.top))).size
+  const texts = document.createTreeWalker(each, NodeFilter.SHOW_TEXT), tops = new Set()
+  while (texts.nextNode()) {
+    const range = document.createRange()
+    range.selectNode(texts.currentNode)
+    for (const one of range.getClientRects()) tops.add(Math.round(one.top))
+  }
+  return tops.size
 })"""
 LONG = "amy-the-long-named-agent.of-a-pod"
 
@@ -60,10 +64,11 @@ def test_v11_on_a_phone_no_text_lies_over_another_and_no_short_word_is_broken() 
             expect(page.locator(".content").get_by_text("because of the hook")).to_be_in_viewport()
             source = page.get_by_role("cell", name="hook UserPromptSubmit")
             expect(source).to_be_visible()
-            assert source.evaluate_all(LINES) == [2]
-            expect(
-                page.get_by_role("cell", name=re.compile(r"^\d\d:\d\d:\d\d$")).first
-            ).to_be_visible()
+            # Two words that are not broken, and when that was.
+            assert source.evaluate_all(LINES) == [3]
+            expect(source.get_by_text(re.compile(r"^\d\d:\d\d:\d\d$"))).to_be_visible()
+            says = page.get_by_role("cell", name="received").bounding_box()
+            assert says["width"] > 120
             page.goto("/changes/bob")
             page.get_by_role("link", name="All changes").click()
             expect(page).to_have_url(f"{view.address}/changes")
@@ -98,3 +103,29 @@ def test_v8_v11_on_a_phone_a_short_card_is_short_beside_a_tall_one() -> None:
             expect(cards).to_have_count(2)
             short, tall = (cards.nth(at).bounding_box()["height"] for at in (0, 1))
             assert short < 200 < tall
+            # What follows stands below the card that is seen, and below the tall one when that is.
+            inbox, after = page.locator(".inbox"), page.get_by_role("region", name="Decided lately")
+            assert after.bounding_box()["y"] - cards.nth(0).bounding_box()["y"] < short + 40
+            cards.nth(1).evaluate("card => card.scrollIntoView({inline: 'start'})")
+            page.wait_for_function(f"() => document.querySelector('.inbox').offsetHeight >= {tall}")
+            assert after.bounding_box()["y"] >= cards.nth(1).bounding_box()["y"] + tall
+            assert inbox.evaluate("box => box.scrollTop") == 0
+
+
+def test_v11_on_a_phone_an_agents_name_stands_beside_what_stops_it_and_why_before_all_else() -> (
+    None
+):
+    with made_scene() as scene:
+        scene.start("bob")
+        scene.works("bob")
+        scene.ask("bob", "Bash", command="make")
+        with made_view(scene) as view, view.page(360, 760) as page:
+            page.goto("/agents/bob/explain")
+            table = page.locator("table.plain")
+            expect(table).to_be_in_viewport()
+            name, stop, state, card = (
+                page.locator(".panel").locator(each).first.bounding_box()["y"]
+                for each in ("h1", "button:text('Stop…')", ".top .state", ".ask")
+            )
+            assert abs(name - stop) < 30 < state - name
+            assert table.bounding_box()["y"] < card

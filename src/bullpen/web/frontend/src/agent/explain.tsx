@@ -14,9 +14,9 @@ export function Explain({ agent }: { agent: Agent }) {
       <p class="acts"><Chip state={value.state} /><span class="dim">for <Ago at={value.since} />, because of the {value.decided_by}</span></p>
       <div class="card">
         <table class="plain">
-          <thead><tr><th>Source</th><th>says</th><th class="num">at</th></tr></thead>
+          <thead><tr><th>Source</th><th>says</th><th class="num hide-phone">at</th></tr></thead>
           <tbody>{value.evidence.map((one, at) => (
-            <tr key={at}><td>{one.source === value.decided_by ? <b><Literal text={one.source} /></b> : <Literal text={one.source} />}</td><td><Literal text={one.says} />{one.source === value.decided_by && <span class="dim"> ← decides</span>}</td><td class="num dim">{exactClock(one.at)}</td></tr>
+            <tr key={at}><td>{one.source === value.decided_by ? <b><Literal text={one.source} /></b> : <Literal text={one.source} />}<span class="only-phone dim small num">{exactClock(one.at)}</span></td><td><Literal text={one.says} />{one.source === value.decided_by && <span class="dim"> ← decides</span>}</td><td class="num dim hide-phone">{exactClock(one.at)}</td></tr>
           ))}</tbody>
         </table>
       </div>

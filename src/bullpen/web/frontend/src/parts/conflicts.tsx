@@ -4,7 +4,7 @@ import { clashes, type Clash, type ConflictList, fileNames, lastOnBranches, type
 import { get, path } from '../live/http.ts'
 import { useWorld } from '../live/store.ts'
 import { useCalm } from './fetched.tsx'
-import { StateIcon } from './icons.tsx'
+import { Icon } from './icons.tsx'
 import { Literal } from './text.tsx'
 
 const CALM_MS = 3_000
@@ -56,7 +56,7 @@ export function ConflictsCard() {
 export function ConflictRow({ clash: { one, other, files } }: { clash: Clash }) {
   return (
     <div class="row tall">
-      <span class="state wait"><StateIcon look="wait" /></span>
+      <span class="state wait"><Icon name="branch" size={15} /></span>
       <span class="anywhere"><Who side={one} /> <span class="what">and</span> <Who side={other} /> <span class="what">· <Literal text={fileNames(files)} /></span></span>
     </div>
   )

@@ -1,5 +1,6 @@
 // Who needs me, then everybody: the left side of the overview and of an agent's page.
-import { useEffect, useState } from 'preact/hooks'
+import type { RefObject } from 'preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Agent, Landing } from '../model/nouns.ts'
 import { group, GROUPINGS, type Listing, listingSearch, matches, readListing } from '../model/groups.ts'
 import { askingInTerminal, isEnded } from '../model/states.ts'
@@ -14,6 +15,8 @@ import { Ago, Chip, Empty } from './text.tsx'
 const MOST_ASKS = 20
 const ENDED_SHOWN = 5
 const TYPED_MS = 250
+const SEEN_SHARE = 0.15  // of a card: the edge of the next one is less
+const INBOX_PADDING = 6
 
 function noteOf(agent: Agent, landings: Landing[]): string {
   const entry = landings.findLast(one => one.name === agent.name)
@@ -26,17 +29,42 @@ function noteOf(agent: Agent, landings: Landing[]): string {
   }
 }
 
+/** On a phone one card is seen at a time: the inbox is as high as that, not as the highest of all. */
+function useSeenHeight(cards: string): RefObject<HTMLDivElement | null> {
+  const inbox = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    const box = inbox.current
+    if (!box) return
+    const fit = () => {
+      const { left, right } = box.getBoundingClientRect()
+      const isSeen = (card: Element) => {
+        const place = card.getBoundingClientRect()
+        return Math.min(place.right, right) - Math.max(place.left, left) > place.width * SEEN_SHARE
+      }
+      const heights = [...box.children].filter(isSeen).map(card => card.getBoundingClientRect().height)
+      const isOneAtATime = getComputedStyle(box).display === 'flex' && heights.length > 0
+      box.style.height = isOneAtATime ? `${Math.ceil(Math.max(...heights)) + INBOX_PADDING}px` : ''
+    }
+    const watch = new ResizeObserver(fit)
+    for (const card of box.children) watch.observe(card)
+    box.addEventListener('scroll', fit, { passive: true })
+    return () => { watch.disconnect(); box.removeEventListener('scroll', fit) }
+  }, [cards])
+  return inbox
+}
+
 export function NeedsYou() {
   const approvals = useWorld(world => world.approvals)
   const agents = useWorld(world => world.agents)
   const inTerminal = askingInTerminal(agents, approvals)
   const number = approvals.length + inTerminal.length
+  const inbox = useSeenHeight([...approvals.map(one => one.id), ...inTerminal.map(agent => agent.name)].join())
   return (
     <section aria-label="Needs you">
       <h2 class="h">Needs you <b class={number ? 'badge hot' : 'badge'}>{number}</b></h2>
       {number === 0 && <div class="card"><div class="pad dim state done"><StateIcon look="done" /><span class="dim">Nobody waits for you.</span></div></div>}
       {number > 0 && (
-        <div class="inbox">
+        <div class="inbox" ref={inbox}>
           {approvals.slice(0, MOST_ASKS).map(one => <Ask key={one.id} approval={one} />)}
           {inTerminal.map(agent => (
             <article key={agent.name} class="ask" data-item={`terminal:${agent.name}`}>
