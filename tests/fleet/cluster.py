@@ -14,6 +14,7 @@ from bullpen.hot import wire
 from tests.commands import BULLPEN
 from tests.fleet.machines import SERVER
 from tests.fleet.networks import Networks, made_networks
+from tests.fleet.relays import Relays, made_relays
 from tests.hub.pen import Pen
 from tests.waiting import wait_until
 
@@ -24,12 +25,15 @@ LEADS = re.compile(r"(\d{4}/\d\d/\d\d [\d:.]+) \[INF\] .* new stream leader for 
 class Cluster:
     """Servers and hubs are killed and started, their cables cut and mended."""
 
-    def __init__(self, root: Path, networks: Networks, hosts: Mapping[str, Pen]) -> None:
+    def __init__(self, root: Path, networks: Networks | Relays, hosts: Mapping[str, Pen]) -> None:
         self.networks = networks
         self.hosts = hosts
         self._root = root
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self.url = ",".join(f"nats://{networks.addresses[name]}:4222" for name in SERVERS)
+
+    def url(self, host: str) -> str:
+        """Of all servers, as that host reaches them."""
+        return ",".join(f"nats://{address}:4222" for address in self.networks.servers_of(host))
 
     # ── servers ──
 
@@ -43,7 +47,10 @@ class Cluster:
             own = text.replace(str(directory / "jetstream"), str(self._root / name))
             own = own.replace(str(directory / "nats.pid"), str(self._root / f"{name}.pid"))
             assert own.count(str(self._root / name)) == 2
-            own += f"server_name: {name}\ncluster {{\n  name: fleet\n  listen: 0.0.0.0:6222\n"
+            address = self.networks.addresses[name]
+            assert own.count('"0.0.0.0:4222"') == 1
+            own = own.replace('"0.0.0.0:4222"', f'"{address}:4222"')
+            own += f"server_name: {name}\ncluster {{\n  name: fleet\n  listen: {address}:6222\n"
             own += f"  routes: [{routes}]\n}}\n"
             (self._root / f"{name}.conf").write_text(own)
 
@@ -75,13 +82,20 @@ class Cluster:
     # ── hubs ──
 
     def start_hub(self, name: str) -> None:
-        self.command(name, "hub", "start")
+        if self.networks.within(name):
+            self.command(name, "hub", "start")
+        else:
+            self.hosts[name].start()
 
     def kill_hub(self, name: str) -> None:
         self.hosts[name].kill_hub()
 
     def command(self, name: str, *words: str | Path) -> str:
         pen = self.hosts[name]
+        if not self.networks.within(name):
+            ran = pen.cli(*map(str, words))
+            assert ran.code == 0, (words, ran.err, self.logs())
+            return ran.out
         done = subprocess.run(
             [*self.networks.within(name), BULLPEN, *map(str, words)],
             env={**pen.env, "BULLPEN_DIR": str(pen.root)},
@@ -106,10 +120,12 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def made_cluster(**hosts: Pen) -> Iterator[Cluster]:
-    """All of it runs, and all machines have joined."""
+def made_cluster(*, has_networks: bool = True, **hosts: Pen) -> Iterator[Cluster]:
+    """All of it runs, and all machines have joined. Without networks of their own they have cables
+    to the servers alone."""
     with contextlib.ExitStack() as stack:
-        networks = stack.enter_context(made_networks(*SERVERS, *hosts))
+        make = made_networks if has_networks else made_relays
+        networks: Networks | Relays = stack.enter_context(make(SERVERS, [*hosts]))
         place = Path(tempfile.mkdtemp(prefix="cluster-"))
         stack.callback(shutil.rmtree, place, ignore_errors=True)
         cluster = Cluster(place, networks, hosts)
@@ -128,6 +144,6 @@ def made_cluster(**hosts: Pen) -> Iterator[Cluster]:
 def _joins(cluster: Cluster, name: str, key: Path) -> bool:
     """A cluster that has no leader yet does not let anybody in."""
     with contextlib.suppress(AssertionError):
-        cluster.command(name, "fleet", "join", key, "--url", cluster.url)
+        cluster.command(name, "fleet", "join", key, "--url", cluster.url(name))
         return True
     return False

@@ -12,7 +12,9 @@ import pytest
 class Networks:
     """The namespaces by the names of the machines in them."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, servers: Sequence[str], hosts: Sequence[str]) -> None:
+        names = (*servers, *hosts)
+        self._servers = servers
         tag = f"{os.getpid() % 100000}"
         self._switch = f"bullpen-{tag}-switch"
         self._spaces = {name: f"bullpen-{tag}-{name}" for name in names}
@@ -42,6 +44,10 @@ class Networks:
         """In front of a command line: it runs on that machine."""
         return ["ip", "netns", "exec", self._spaces[name]]
 
+    def servers_of(self, _host: str) -> list[str]:
+        """Where it reaches the servers, which come first: at their own addresses."""
+        return [self.addresses[name] for name in self._servers]
+
     def cut(self, name: str) -> None:
         """That machine reaches nobody, and is told nothing of it."""
         surely("-n", self._switch, "link", "set", self._ends[name][1], "down")
@@ -60,13 +66,13 @@ def surely(*words: str) -> None:
 
 
 @contextlib.contextmanager
-def made_networks(*names: str) -> Iterator[Networks]:
+def made_networks(servers: Sequence[str], hosts: Sequence[str]) -> Iterator[Networks]:
     """Skips the test where there can be none."""
     if os.getuid() != 0:
         pytest.skip("only root can make network namespaces")
     if shutil.which("ip") is None:
         pytest.skip("`ip` (iproute2) is not installed")
     with contextlib.ExitStack() as stack:
-        networks = Networks(names)
+        networks = Networks(servers, hosts)
         networks.make(stack)
         yield networks

@@ -13,9 +13,10 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from bullpen.fleet.subjects import TASKS_STREAM
 from bullpen.hot import wire
@@ -109,24 +110,32 @@ class Storm:
         self.asker = Sender(self.hosts[ASKER], "/tasks", _task)
         self._name = once("message")
         # Each machine writes to the next one.
-        self.receivers = dict(zip(HOSTS, (*HOSTS[1:], HOSTS[0]), strict=True))
+        names = list(self.hosts)
+        self.receivers = dict(zip(names, (*names[1:], names[0]), strict=True))
         self.writers = {
             host: Sender(self.hosts[host], f"/agents/{to}%2Famy/messages", self._message)
             for host, to in self.receivers.items()
         }
 
-    def run(self, tasks: int, messages: int, told: Callable[[str], None] = str) -> Outcome:
+    def run(
+        self,
+        tasks: int,
+        messages: int,
+        faults: "Mapping[str, Fault] | None" = None,
+        told: Callable[[str], None] = str,
+    ) -> Outcome:
         """One fault after the other, each while its share of them is under way."""
+        faults = faults or FAULTS
         senders = [self.asker, *self.writers.values()]
         begun = time.monotonic()
         what = "nothing"
         for sender in senders:
             sender.start()
         try:
-            for number, (what, fault) in enumerate(FAULTS.items(), 1):
-                self.asker.allow(tasks * number // len(FAULTS))
+            for number, (what, fault) in enumerate(faults.items(), 1):
+                self.asker.allow(tasks * number // len(faults))
                 for writer in self.writers.values():
-                    writer.allow(messages * number // len(FAULTS) // len(self.writers))
+                    writer.allow(messages * number // len(faults) // len(self.writers))
                 told(f"{time.monotonic() - begun:4.0f} s: {what}")
                 fault(self)
                 self.passes()
@@ -225,7 +234,7 @@ class Storm:
 
     def _outcome(self, seconds: float) -> Outcome:
         ids, ends = self.task_ids(), self.ends()
-        begun = Counter(task for host in HOSTS for task in self.runs(host))
+        begun = Counter(task for host in self.hosts for task in self.runs(host))
         pairs = [(self.written(host), self.arrived(to)) for host, to in self.receivers.items()]
         return Outcome(
             tasks=len(ids),
@@ -235,6 +244,9 @@ class Storm:
             arrived_once=sum(len(written) for written, arrived in pairs if written == arrived),
             seconds=seconds,
         )
+
+
+Fault: TypeAlias = Callable[[Storm], None]
 
 
 def files_of(pen: Pen) -> Path:
@@ -316,7 +328,21 @@ def cut_off_a_machine_at_work(storm: Storm) -> None:
     storm.cluster.networks.heal("h4")
 
 
-FAULTS: dict[str, Callable[[Storm], None]] = {
+def kill_the_leader_and_a_hub_at_work_behind_a_cut(storm: Storm) -> None:
+    """At once, and what was written meanwhile arrives when all of it is whole again."""
+    leader = storm.cluster.leader(TASKS_STREAM)
+    with storm.at_work("h2"):
+        storm.cluster.networks.cut(ASKER)
+        storm.cluster.kill_server(leader)
+        storm.cluster.kill_hub("h2")
+    wait_until(lambda: not storm.cluster.is_connected(ASKER), PASSED_SECONDS)
+    storm.cluster.networks.heal(ASKER)
+    storm.cluster.start_hub("h2")
+    storm.passes()
+    storm.cluster.start_server(leader)
+
+
+FAULTS: dict[str, Fault] = {
     "the leader is killed": kill_the_leader,
     "two hubs at work are killed": kill_two_hubs_at_work,
     "a follower is killed": kill_a_follower,
@@ -329,21 +355,33 @@ FAULTS: dict[str, Callable[[Storm], None]] = {
 }
 
 
+# Each kind of part dies once, in a minute.
+FEW: dict[str, Fault] = {
+    "a machine at work is killed": kill_a_machine_at_work,  # others take over half a minute later
+    "the leader and a hub at work are killed, the asker is cut off": (
+        kill_the_leader_and_a_hub_at_work_behind_a_cut
+    ),
+    "a follower is killed": kill_a_follower,
+}
+
+
 # ── all of it ──
 
 
 @contextlib.contextmanager
-def made_storm() -> Iterator[Storm]:
+def made_storm(
+    hosts: Sequence[str] = HOSTS, agents: int = AGENTS, *, has_networks: bool = True
+) -> Iterator[Storm]:
     """Everything runs, and nothing is broken yet."""
     with contextlib.ExitStack() as stack:
-        pens = {host: stack.enter_context(made_pen()) for host in HOSTS}
-        cluster = stack.enter_context(made_cluster(**pens))
+        pens = {host: stack.enter_context(made_pen()) for host in hosts}
+        cluster = stack.enter_context(made_cluster(has_networks=has_networks, **pens))
         for pen in pens.values():
             program = ["sh", "-c", WORK.format(files=files_of(pen))]
             box = {"enabled": False}
             pen.role("worker", agent_type="command", command=program, sandbox=box)
             pen.run("/bin/cat", name="amy")
-            for number in range(AGENTS):
+            for number in range(agents):
                 pen.run(name=f"worker{number}", role="worker", kind="headless", words=[])
         yield Storm(cluster)
 

@@ -136,7 +136,6 @@ def attack(
 
 
 @pytest.mark.parametrize(("target", "count"), [("h2", 1), ("h3", 2)])
-@pytest.mark.storm
 def test_l2_a_request_that_is_said_again_is_done_once(
     machines: Machines, target: str, count: int
 ) -> None:
