@@ -82,9 +82,12 @@ def test_l5_fleet_key_makes_private_keys_and_says_what_to_do(tmp_path: Path, bul
     ran = bullpen("fleet", "key", "h1", "h2", "--listen", "127.0.0.1:14222")
     assert ran.code == 0, ran
     assert ran.out.splitlines()[-1].endswith("nats.conf · bullpen fleet serve")
+    assert "bullpen fleet join h1.json --url nats://HOST:14222" in ran.out
     directory = tmp_path / "fleet"
     for name in ("h1.json", "h2.json", "authority.seed"):
         assert stat.S_IMODE((directory / name).stat().st_mode) == 0o600
+    # Made in a repository, it does not get into a commit.
+    assert (directory / ".gitignore").read_text() == "*\n"
     config = (directory / "nats.conf").read_text()
     assert "sync_interval: always" in config and '"127.0.0.1:14222"' in config
     assert json.loads((directory / "h1.json").read_text())["seed"] not in config
@@ -122,6 +125,10 @@ def test_l5_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
     file.chmod(0o640)
     with pytest.raises(BullpenError, match="others may read"):
         read_credential(file)
+    other = tmp_path / "hostname"
+    other.write_text("laptop\n")
+    with pytest.raises(BullpenError, match="is no key of a fleet"):  # not: chmod 600
+        read_credential(other)
     file.chmod(0o600)
     assert read_credential(file).host == "h1"
     file.write_text(file.read_text().replace('"h1"', '"h2"'))
@@ -260,8 +267,10 @@ def test_l5_join_changes_nothing_if_the_server_does_not_take_the_key(machines: M
     file = pen.root.parent / "foreign.json"
     file.write_text(foreign.to_text())
     file.chmod(0o600)
+    ran = pen.cli("fleet", "join", file, "--url", machines.url.removeprefix("nats://"))
+    assert ran.code == 2 and '--url: "127.0.0.1' in ran.err, ran
     ran = pen.cli("fleet", "join", file, "--url", machines.url)
-    assert ran.code == 3 and "Authorization" in ran.err, ran
+    assert ran.code == 3 and "does not have this key, or no more" in ran.err, ran
     machines.kill_server()
     ran = pen.cli("fleet", "join", machines.directory / "h1.json", "--url", machines.url)
     assert ran.code == 3 and "Connect call failed" in ran.err, ran

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from bullpen.fleet.nkeys import make_seed
 from bullpen.home.paths import Home
 from bullpen.home.settings import Fleet, load_settings
 from tests.fleet.machines import Machines, made_machines
+from tests.waiting import wait_until
 
 AUTHORITY = make_seed()
 OLD = Fleet(url="nats://old:4222", name="h1")
@@ -110,7 +111,7 @@ def test_l5_a_machine_knows_whether_it_is_that_host_already(home: Home) -> None:
 
 
 @pytest.fixture(scope="module")
-def machines():  # type: ignore[no-untyped-def]
+def machines() -> Iterator[Machines]:
     with made_machines("h1", "h2", "h3", joined=False) as made:
         made.join("h1")
         made.join("h2")
@@ -170,5 +171,25 @@ def test_l5_a_machine_goes_over_to_another_name_in_one_step(machines: Machines) 
     assert len(keys) == 1
     with pytest.raises(BullpenError):
         read_credential(machines.hosts["h3"].root / "credentials" / "fleet.json")
+    # Without the server nobody hears that it leaves, and that is said.
+    machines.kill_server()
+    wait_until(lambda: machines.shown("h3")["link"] == "away")
+    assert "[Errno" not in machines.shown("h3")["why"]
     ran = machines.hosts["h3"].cli("fleet", "leave")
-    assert ran.code == 0 and not list((machines.hosts["h3"].root / "credentials").glob("*.json"))
+    assert ran.code == 0 and "others show it as unreachable" in ran.out
+    assert not list((machines.hosts["h3"].root / "credentials").glob("*.json"))
+    machines.start_server()
+    wait_until(lambda: "h2" in machines.reachable("h2"))
+    machines.join("h1")
+
+
+@pytest.mark.slow
+def test_l5_a_mistake_in_the_block_is_said_where_one_looks(machines: Machines) -> None:
+    pen = machines.hosts["h1"]
+    config = pen.root / "config.yaml"
+    text = config.read_text()
+    config.write_text(text.replace("  name:", "  nmae:"))
+    wait_until(lambda: "config.yaml has 1 error" in pen.cli("fleet", "status").out)
+    assert "h1 is connected" in pen.cli("fleet", "status").out
+    config.write_text(text)
+    wait_until(lambda: "config.yaml" not in pen.cli("fleet", "status").out)

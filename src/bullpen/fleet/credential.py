@@ -95,17 +95,16 @@ def read_credential(path: Path) -> Credential:
     except OSError as error:
         raise BullpenError(
             f"the fleet's key {shown} cannot be read: {error.strerror}",
-            hint="bullpen fleet join FILE",
+            hint="bullpen fleet key HOST makes one where the server is",
             kind=Kind.UNAVAILABLE,
         ) from error
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
-            raise BullpenError(
-                f"others may read {shown}", hint=f"chmod 600 {shown}", kind=Kind.DENIED
-            )
-        text = file.read(LARGEST_BYTES)
-    return _parse(text, shown)
+        text = file.read(LARGEST_BYTES) if stat.S_ISREG(status.st_mode) else b""
+    credential = _parse(text, shown)
+    if status.st_mode & 0o077:
+        raise BullpenError(f"others may read {shown}", hint=f"chmod 600 {shown}", kind=Kind.DENIED)
+    return credential
 
 
 def _parse(text: bytes, shown: str) -> Credential:

@@ -51,11 +51,13 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Made:
-    """What `bullpen fleet key` has done. `files` are the keys that were made, by host. `server`:
+    """What `bullpen fleet key` has done. `files` are the keys that were made, by host; `port` is
+    where the server listens. `server`:
     whether one that runs here has taken it over; `none` runs here."""
 
     config: Path
     files: dict[str, Path]
+    port: str
     server: Literal["told", "refused", "none"]
 
 
@@ -68,6 +70,7 @@ def change(
     with locked(directory):
         fleet = _load(directory)
         _check(fleet, add, revoke, listen)
+        write_atomically(directory / ".gitignore", "*\n")  # whoever has a key has every machine
         authority, certificate = _authority(directory), ensure_certificate(directory)
         hosts = {name: key for name, key in fleet.hosts.items() if name not in revoke}
         queue = {name: key for name, key in fleet.queue.items() if name not in revoke}
@@ -86,10 +89,11 @@ def change(
         write_atomically(config, server_config(fleet, directory, probe.certificate.public))
         for host in revoke:
             (directory / f"{host}.json").unlink(missing_ok=True)
+        port = fleet.listen.rpartition(":")[2]
         if not _tell_server(directory):
-            return Made(config, files, "none")
+            return Made(config, files, port, "none")
         is_taken = asyncio.run(_is_taken(fleet.listen, probe))
-    return Made(config, files, "told" if is_taken else "refused")
+    return Made(config, files, port, "told" if is_taken else "refused")
 
 
 def server_config(fleet: Fleet, directory: Path, probe: str) -> str:
@@ -174,9 +178,10 @@ def _check(fleet: Fleet, add: list[str], revoke: list[str], listen: str | None) 
                 f"{host!r} is no name of a host", hint="small letters, digits and -, at most 32"
             )
     if known := [host for host in add if host in fleet.hosts]:
+        host = known[0]
         raise BullpenError(
-            f"{known[0]} has a key",
-            hint=f"to give it another: bullpen fleet key --revoke {known[0]}, then again",
+            f"{host} has a key",
+            hint=f"another one: bullpen fleet key --revoke {host} && bullpen fleet key {host}",
             kind=Kind.CONFLICT,
         )
     if unknown := [host for host in revoke if host not in fleet.hosts]:

@@ -41,6 +41,7 @@ CONNECT_SECONDS = 2
 PING_SECONDS = 1
 LEAVE_SECONDS = 2.0
 TELL_SECONDS = 0.3  # between two changes that are told
+ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 NONCE = re.compile(r"[A-Za-z0-9_-]{8,64}")
 LOST = (OSError, NatsError, JetStreamError, TimeoutError)
 
@@ -206,9 +207,13 @@ def _unfit(message: str) -> BullpenError:
 
 def _lost(error: Exception) -> ConnectionError:
     """What the library says in words alone, as a type."""
-    is_refused = isinstance(error, ssl.SSLCertVerificationError)
-    is_refused = is_refused or "authorization" in str(error).lower()
-    return (NotLetInError if is_refused else ConnectionError)(_reason(error))
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return NotLetInError(f"its certificate is not the one of this key's fleet ({error.reason})")
+    if "authorization" in str(error).lower():
+        return NotLetInError(
+            "its nats.conf does not have this key, or no more (Authorization Violation)"
+        )
+    return ConnectionError(_reason(error))
 
 
 async def close(client: Client) -> None:
@@ -459,4 +464,4 @@ def _is_cancelled() -> bool:
 def _reason(error: BaseException) -> str:
     if isinstance(error, NoRespondersError):
         return "the server has no JetStream"
-    return str(error) or type(error).__name__
+    return ERRNO.sub("", str(error)) or type(error).__name__

@@ -38,6 +38,12 @@ def server_command(directory: Path, env: Mapping[str, str]) -> list[str]:
     return [program, "-c", str(config)]
 
 
+def port_of(directory: Path) -> str:
+    """Where the server listens; empty if somebody has written that in another form."""
+    listen = LISTEN.search((directory / "nats.conf").read_text())
+    return listen[2] if listen else ""
+
+
 def _check_free(config: Path) -> None:
     """Raises if the server could not listen. It would see that itself, but too late: by then it has
     opened the data of the one that runs, and `nats.pid` has the number of a process that ends."""

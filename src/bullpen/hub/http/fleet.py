@@ -27,5 +27,7 @@ async def get_fleet(
     shown = await hub.fleet.show()
     if text:
         write = agents_text if agents else hosts_text
-        return PlainTextResponse(write(shown, time.time(), columns))
+        note = hub.settings_watch.note  # why the block that was just written does not count
+        lines = write(shown, time.time(), columns) + (f"{note}\n" if note and not agents else "")
+        return PlainTextResponse(lines)
     return as_json(shown, iso)
