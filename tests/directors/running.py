@@ -76,7 +76,14 @@ def made_scheduler(pen: Pen, *entries: dict[str, Any], name: str = "nightly") ->
 
 
 DONE = HistoryRow.model_validate(
-    {"id": "g-done", "state": "completed", "goal": "Greet", "report": "Hello\nthere"}
+    {
+        "id": "g-done",
+        "state": "completed",
+        "goal": "Greet",
+        "report": "Hello\nthere",
+        "branch": "lead-g-done",
+        "commit_count": 2,
+    }
 )
 FAILED = HistoryRow.model_validate(
     {"id": "g-failed", "state": "failed", "goal": "Fly", "report": "", "reason": "no wings"}

@@ -38,6 +38,8 @@ def test_d5_a_goal_is_shown_ended_and_waited_for_by_its_id(pen: Pen) -> None:
         def goal(*words: str) -> Ran:
             return director.cli("director", "goal", "lead", *words)
 
+        commands = "bullpen diff lead-g-done · bullpen land lead-g-done"
+        how = f"2 commits on branch lead-g-done · {commands}"
         rows = director.cli("director", "goals", "lead").out.splitlines()
         assert [row.split()[:2] for row in rows[1:]] == [
             ["g-open", "queued"],
@@ -48,10 +50,11 @@ def test_d5_a_goal_is_shown_ended_and_waited_for_by_its_id(pen: Pen) -> None:
         listed = json.loads(director.cli("director", "goals", "lead", "--json").out)["goals"]
         assert [one["id"] for one in listed] == ["g-open", "g-failed", "g-done"]
         assert (goal("g-done").out, goal("g-open").out) == (
-            "g-done completed\nHello\nthere\n",
+            f"g-done completed\nHello\nthere\n{how}\n",
             "g-open queued\n",
         )
-        assert goal("g-done", "--wait").out == "Hello\nthere\n"
+        ran = goal("g-done", "--wait")
+        assert (ran.out, ran.err) == ("Hello\nthere\n", f"{how}\n")
         ran = goal("g-failed", "--wait")
         assert (ran.code, ran.err) == (1, "error: g-failed failed: no wings\n")
         shown = json.loads(goal("g-open", "--cancel", "--json").out)

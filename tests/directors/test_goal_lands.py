@@ -150,4 +150,16 @@ def test_d5_two_tasks_land_in_the_branch_of_the_goal_and_one_of_them_conflicts(l
     wait_until(lambda: lead.grove.worktrees() == {branch})
     assert git(lead.repo, "status", "--porcelain") == ""
     assert git(lead.repo, "log", "--format=%s", "main").splitlines()[-1] == "first"
-    assert not lead.grove.pen.client().get("landings")["landings"]
+    wait_until(lambda: not lead.grove.pen.client().get("landings")["landings"])
+    # One command brings it there, as the goal says.
+    shown = lead.director.cli("director", "goal", "lead", id)
+    line = shown.out.splitlines()[-1]
+    assert line == f"8 commits on branch {branch} · bullpen diff {branch} · bullpen land {branch}"
+    assert lead.goal(id)["branch"] == branch
+    commands = [part.split()[1:] for part in line.split(" · ")[1:]]
+    diff, landed_by_person = [lead.grove.pen.cli(*words, cwd=lead.repo) for words in commands]
+    assert "+both" in diff.out and "moved" in landed_by_person.out, (diff, landed_by_person)
+    assert (lead.repo / "end.txt").read_text() == "end\n"
+    finished = lead.grove.pen.cli("finish", branch, "--land", cwd=lead.repo)
+    assert finished.code == 0, finished
+    assert (lead.grove.branches(), lead.grove.worktrees()) == ({"main"}, set())

@@ -123,6 +123,7 @@ def test_d5_v3_a_goal_is_given_listed_and_ended_in_the_page_and_its_report_is_re
         done = over.filter(has_text="Greet")
         done.get_by_text("Report").click()
         expect(done).to_contain_text("Hello\nthere")
+        expect(done).to_contain_text("On branch lead-g-done · to take it: bullpen land lead-g-done")
 
 
 @pytest.mark.slow

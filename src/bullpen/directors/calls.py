@@ -42,6 +42,8 @@ class Goal(DirectorTask):
     goal: str
     reason: str | None = None
     report: str | None = None
+    branch: str | None = None
+    commit_count: int = 0
 
 
 class SubjectTrouble(Trouble):

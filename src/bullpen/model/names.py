@@ -63,6 +63,11 @@ def subtree_name(birth_branch: str) -> str:
     return check_worktree_name(name)
 
 
+def worktree_named(text: str) -> str:
+    """The worktree that a person means who names it, or its branch."""
+    return text.replace("/", "~")
+
+
 def subtree_name_in(repository: str, birth_branch: str) -> str:
     """The name for a branch whose own is taken by another repository: worktrees of all of them lie
     in one directory, and issue 3 of each may have the same branch."""

@@ -11,6 +11,7 @@ from bullpen.cli.commands.worktree import complete_names
 from bullpen.cli.diff_text import coloured, stat_lines, summary
 from bullpen.cli.own_pager import page
 from bullpen.cli.worktree_sites import bring_over, open_site, told_of_agents
+from bullpen.model.names import worktree_named
 from bullpen.worktrees import Compared, Site
 
 
@@ -20,10 +21,12 @@ from bullpen.worktrees import Compared, Site
 @click.option("--against", metavar="REF", default="", help="Since it left this branch or commit.")
 @output.json_option
 def command(name: str, is_stat: bool, against: str, as_json: bool) -> None:
-    """Show what an agent has done since its branch began: committed and uncommitted work apart.
+    """Show what an agent has done since its branch began: committed and uncommitted work apart. A
+    worktree of a task or a goal is named by its own name or its branch.
 
     The last line says with whom it would conflict; nothing is merged for that.
     """
+    name = worktree_named(name)
     with told_of_agents(name):
         site = open_site(None, name)
         bring_over(site)

@@ -11,6 +11,7 @@ from bullpen.cli.component_log import write_log
 from bullpen.cli.directors import complete_directors
 from bullpen.cli.help_text import Group
 from bullpen.cli.tasks.options import prompt_of
+from bullpen.cli.tasks.wait import say
 from bullpen.directors import config as configs
 from bullpen.directors.calls import Goal
 from bullpen.errors import BullpenError, Kind
@@ -183,8 +184,22 @@ def _write_goal(one: Goal, has_waited: bool, as_json: bool) -> None:
         output.write(output.printable(line, lines=True))
     if not as_json and one.report:
         output.write(output.printable(one.report, lines=True))
+    if not as_json and one.branch:
+        # Of one that was waited for, standard output is the report and nothing else.
+        (say if has_waited else output.write)(output.printable(_branch_line(one, one.branch)))
     if has_waited and one.state != "completed":
         raise BullpenError(line, kind=Kind.COMMAND_FAILED)
+
+
+def _branch_line(one: Goal, branch: str) -> str:
+    """What the person can do with it: nothing of it is in a branch of theirs."""
+    look = f"bullpen diff {branch}"
+    if one.state not in OVER:
+        return f"on branch {branch} · {look}"
+    if not one.commit_count:
+        return f"nothing has landed on its branch {branch}"
+    count = "1 commit" if one.commit_count == 1 else f"{one.commit_count} commits"
+    return f"{count} on branch {branch} · {look} · bullpen land {branch}"
 
 
 @command.command("list")

@@ -19,6 +19,7 @@ from bullpen.client import landings
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.landing import Landed, Landing, Refused
 from bullpen.model.landing_rules import Strategy
+from bullpen.model.names import worktree_named
 
 if TYPE_CHECKING:
     from bullpen.client.hub import Hub
@@ -56,7 +57,8 @@ def command(
     as_json: bool,
 ) -> None:
     """Land the work of agents in the branch that they were made from: all commits of their
-    branches as they are now.
+    branches as they are now. A worktree without an agent, as those of tasks and goals, is named
+    by its own name or its branch.
 
     It is built on top of that branch, verified, and the branch is moved; a checkout of it is
     fast-forwarded if nothing in it stands in the way. An agent that conflicts is told, and lands
@@ -69,12 +71,13 @@ def command(
         if names or (is_list and cancel):
             raise click.UsageError("--list and --cancel NAME stand alone")
         if cancel:
-            _write(hub.do(landings.cancel_landing(cancel)).landings, as_json)
+            _write(hub.do(landings.cancel_landing(worktree_named(cancel))).landings, as_json)
         else:
             _write_queue(hub.do(landings.list_landings()).landings, as_json)
         return
     if not names:
         raise click.UsageError("whose work? bullpen land NAME…")
+    names = [worktree_named(name) for name in names]
     call = landings.land(names, into=into, strategy=strategy, verify=verify)
     entries = hub.do(call).landings
     if no_wait:

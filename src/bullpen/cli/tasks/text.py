@@ -121,6 +121,7 @@ def task_lines(task: TaskShown) -> list[tuple[str, str]]:
         ("turns", str(task.turns) if task.turns > 1 else ""),
         ("session", task.session_id),
         ("directory", paths.short_path(Path(task.directory)) if task.directory else ""),
+        ("branch", task.branch or ""),
         ("given", moment(task.created_at)),
         ("started", moment(task.started_at)),
         ("ended", moment(task.completed_at)),

@@ -73,6 +73,7 @@ class Manager(Director[Mapping[str, TaskSeen], Goals, GoalAction, str]):
             "goal": goal.asked.prompt,
             "task_id": goal.task_id or None,
             "agent": task.agent or None,
+            "branch": task.branch or None,
             "created_at": goal.created_at,
         }
 

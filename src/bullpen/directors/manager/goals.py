@@ -58,6 +58,8 @@ class TaskSeen(Value):
     reason: str = ""
     cost_usd: float | None = None
     completed_at: float = 0.0
+    branch: str = ""  # on which it is led, if its place is in a repository
+    commit_count: int = 0  # that landed there
 
 
 class GiveGoal(Action):
@@ -150,6 +152,8 @@ def row_of(goal: Goal, task: TaskSeen) -> HistoryRow:
         "reason": task.reason,
         "goal": goal.asked.prompt[:MOST_REPORT],
         "report": task.report[-MOST_REPORT:],
+        "branch": task.branch or None,
+        "commit_count": task.commit_count,
         "cost_usd": task.cost_usd,
         "request": goal.asked.request,
     }

@@ -121,4 +121,6 @@ def _seen(task: TaskShown) -> TaskSeen:
         reason=task.error.message if task.error is not None else task.reason or "",
         cost_usd=task.cost_usd,
         completed_at=task.completed_at or 0.0,
+        branch=task.branch or "",
+        commit_count=task.commit_count,
     )

@@ -45,5 +45,5 @@ class TaskBranches:
 
 
 def _branch_of(session: TaskSession) -> str:
-    """Its worktree is called as its branch, with `~` for `/`."""
-    return session.worktree.replace("~", "/")
+    """Its worktree is called as its branch, with `~` for `/`; of earlier versions that is all."""
+    return session.branch or session.worktree.replace("~", "/")

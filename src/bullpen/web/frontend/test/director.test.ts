@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { directorDetail, directorLook, isNotable, lastLook, lastRun, overLook, taskTitle, troubleLook, troubleOf, troubleText } from '../src/model/director.ts'
+import { directorDetail, directorLook, isNotable, landCommand, lastLook, lastRun, overLook, taskTitle, troubleLook, troubleOf, troubleText } from '../src/model/director.ts'
 import type { Director, ScheduledEntry, Trouble } from '../src/model/nouns.ts'
 
 const entry: ScheduledEntry = { name: 'tidy', cron: '@daily', timezone: 'UTC', last: null, running: [] }
@@ -27,6 +27,13 @@ test('what is over, and what a goal is called', () => {
   const looks = ['completed', 'failed', 'given up', 'left to pat'].map(state => overLook({ ...row, state }))
   assert.deepEqual(looks, ['done', 'bad', 'bad', 'idle'])
   assert.equal(taskTitle({ ...row, goal: 'ship it' }), 'ship it')
+})
+
+test('how the work of a goal is taken, if there is any', () => {
+  const row = { id: 'g-1', state: 'completed', task_id: 't', completed_at: 1, reason: '' }
+  assert.equal(landCommand({ ...row, branch: 'lead-g-1', commit_count: 2 }), 'bullpen land lead-g-1')
+  assert.equal(landCommand({ ...row, branch: 'lead-g-1', commit_count: 0 }), '')
+  assert.equal(landCommand({ ...row, branch: null }), '')
 })
 
 const stopped: Director = {

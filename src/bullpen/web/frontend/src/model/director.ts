@@ -67,6 +67,11 @@ export function taskTitle(task: Record<string, unknown>): string {
   return words.filter(word => typeof word === 'string' && word).join(' ') || 'a task'
 }
 
+/** The command by which what came of a goal gets into the person's branch; empty: nothing landed on its own. */
+export function landCommand({ branch, commit_count }: OverRow): string {
+  return branch && commit_count ? `bullpen land ${branch}` : ''
+}
+
 /** How something that is over looks. */
 export function overLook({ state }: OverRow): Look {
   if (['failed', 'given up', 'rejected'].includes(state)) return 'bad'

@@ -232,6 +232,8 @@ export interface OverRow {
   completed_at: number
   reason: string
   report?: string
+  branch?: string | null
+  commit_count?: number
   [key: string]: unknown
 }
 

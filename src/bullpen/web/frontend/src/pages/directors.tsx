@@ -1,7 +1,7 @@
 // Directors: what brings work in by itself, how each stands, what it holds, what comes next.
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import { directorLook, directorState, lastLook, lastRun, overLook, taskTitle, troubleLook, troubleOf, troubleText, webAddress } from '../model/director.ts'
+import { directorLook, directorState, landCommand, lastLook, lastRun, overLook, taskTitle, troubleLook, troubleOf, troubleText, webAddress } from '../model/director.ts'
 import type { Director, JournalEntry, OverRow, ScheduledEntry, Trouble } from '../model/nouns.ts'
 import type { Look } from '../model/states.ts'
 import { clock, literal, many, span } from '../model/text.ts'
@@ -173,11 +173,13 @@ function GoalForm({ director, onGiven }: { director: string; onGiven: () => void
 function Over({ row }: { row: OverRow }) {
   const look = overLook(row)
   const words = [row.state, row.reason].filter(Boolean).join(': ')
+  const land = landCommand(row)
   return (
     <div class="row tall">
       <span class={`state ${look}`}><StateIcon look={look} /></span>
       <span class="anywhere">
         <b><Literal text={taskTitle(row)} /></b> <span class="what"><Literal text={words} /></span>
+        {row.branch && <p class="what">On branch <Literal text={row.branch} />{land && <> · to take it: <code><Literal text={land} /></code></>}</p>}
         {row.report && <details><summary>Report</summary><p class="said"><Literal text={row.report} /></p></details>}
       </span>
       <span class="fig">{row.task_id && <a href={`/tasks${path(row.task_id)}`}>task</a>} {row.completed_at > 0 && <Ago at={row.completed_at} />}</span>
@@ -204,7 +206,7 @@ function EndGoal({ director, id, title, onEnd }: { director: string; id: string;
 
 /** Of a goal's `director` it can be ended. */
 function TaskLine({ director, task, trouble, onEnd }: { director: string; task: Record<string, unknown>; trouble: Trouble | undefined; onEnd: () => void }) {
-  const { id: own, task_id: id, pull, since, created_at: created } = task
+  const { id: own, task_id: id, branch, pull, since, created_at: created } = task
   const state = String(task['state'] ?? '')
   const at = typeof since === 'number' ? since : typeof created === 'number' ? created : null
   const address = webAddress(pull)
@@ -212,7 +214,7 @@ function TaskLine({ director, task, trouble, onEnd }: { director: string; task: 
   return (
     <div class="row tall">
       <span class={`state ${look}`}><StateIcon look={trouble ? look : id ? 'work' : 'wait'} /></span>
-      <span class="anywhere"><b><Literal text={taskTitle(task)} /></b> <span class="what"><Literal text={state} /></span>{trouble && <span class={`held ${look}`}><Literal text={troubleText(trouble, Date.now() / 1000)} /></span>}{address && <> · <a href={address} target="_blank" rel="noreferrer noopener">pull request</a></>}</span>
+      <span class="anywhere"><b><Literal text={taskTitle(task)} /></b> <span class="what"><Literal text={state} />{typeof branch === 'string' && branch && <> · on branch <Literal text={branch} /></>}</span>{trouble && <span class={`held ${look}`}><Literal text={troubleText(trouble, Date.now() / 1000)} /></span>}{address && <> · <a href={address} target="_blank" rel="noreferrer noopener">pull request</a></>}</span>
       <span class="fig">{typeof id === 'string' && id && <a href={`/tasks${path(id)}`}>task</a>} {at !== null && <Ago at={at} />} {director && typeof own === 'string' && state !== 'cancelling' && <EndGoal director={director} id={own} title={taskTitle(task)} onEnd={onEnd} />}</span>
     </div>
   )
