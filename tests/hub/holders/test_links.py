@@ -139,6 +139,34 @@ def test_k4_questions_are_asked_one_after_the_other(path: Path) -> None:
     run(story())
 
 
+@pytest.mark.parametrize("why", ["late", "given up", "attached again"])
+def test_k4_an_answer_that_nobody_waits_for_is_no_answer_to_the_next_question(
+    path: Path, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with linked(path) as (holder, link, _told):
+            earlier = json_frame(b"S", {"alive": True})
+            if why == "attached again":
+                holder.say(json_frame(b"D", {}))
+                assert await holder.asked.get() == b"A"
+                earlier = json_frame(b"K", {"for": "A"})
+            elif why == "given up":
+                asking = asyncio.ensure_future(link.ask(b"S"))
+                assert await holder.asked.get() == b"S"
+                asking.cancel()
+            else:
+                with monkeypatch.context() as patched, pytest.raises(TimeoutError):
+                    patched.setattr(holder_link, "ANSWER_SECONDS", 0.01)
+                    await link.ask(b"S")
+                assert await holder.asked.get() == b"S"
+            asking = asyncio.ensure_future(link.ask(b"X", {"grace": 1}))
+            assert await holder.asked.get() == b"X"
+            holder.say(earlier, json_frame(b"K", {"for": "X"}))
+            assert await asking == {"for": "X"}
+
+    run(story())
+
+
 def test_k4_a_refusal_is_raised_and_rubbish_is_an_end(path: Path) -> None:
     async def story() -> None:
         async with linked(path) as (holder, link, told):

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import socket
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -34,7 +35,8 @@ class Link(asyncio.Protocol):
         self._end: Record | None = None
         self._reader = FrameReader()
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[tuple[bytes, bytes]] | None = None
+        # Answers come in the order of the questions, also of those that nobody waits for any more.
+        self._unanswered: deque[asyncio.Future[tuple[bytes, bytes]] | None] = deque()
         self._asking = asyncio.Lock()
         self._on_output: Callable[[], None] = _nothing
         self._over = False
@@ -64,16 +66,19 @@ class Link(asyncio.Protocol):
         elif kind == b"D":  # too slow for the stream; who reads the log has missed nothing
             self._on_output()
             self._attach()
-        elif kind in (b"K", b"F", b"S") and self._answer and not self._answer.done():
-            self._answer.set_result((kind, payload))
+        elif kind in (b"K", b"F", b"S") and self._unanswered:
+            answer = self._unanswered.popleft()
+            if answer is not None and not answer.done():
+                answer.set_result((kind, payload))
 
     def connection_lost(self, _error: Exception | None) -> None:
         gone = ConnectionResetError("the holder closed the connection")
         if not self.greeting.done():
             self.greeting.set_exception(gone)
             self.greeting.exception()  # perhaps nobody waits for it any more
-        if self._answer and not self._answer.done():
-            self._answer.set_exception(gone)
+        for answer in self._unanswered:
+            if answer is not None and not answer.done():
+                answer.set_exception(gone)
         self._over = True
         self._tell()
 
@@ -98,6 +103,7 @@ class Link(asyncio.Protocol):
 
     def _attach(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
+            self._unanswered.append(None)
             self._transport.write(json_frame(b"A", LISTENING))
 
     async def ask(self, kind: bytes, fields: Record | None = None) -> Record:
@@ -105,10 +111,11 @@ class Link(asyncio.Protocol):
         async with self._asking:
             if self._transport is None or self._transport.is_closing():
                 raise ConnectionResetError("not connected")
-            self._answer = asyncio.get_running_loop().create_future()
+            pending = asyncio.get_running_loop().create_future()
+            self._unanswered.append(pending)
             self._transport.write(json_frame(kind, fields) if fields else frame(kind))
             async with asyncio.timeout(ANSWER_SECONDS):
-                answered, payload = await self._answer
+                answered, payload = await pending
         answer = dict(parse_json(payload))
         if answered == b"F":
             raise BullpenError(str(answer["message"]), kind=Kind.COMMAND_FAILED)
