@@ -135,10 +135,18 @@ class Scene:
 
     def uses(self, name: str, tokens: int, usd: float) -> None:
         """Telemetry of its engine."""
+        body = metrics(token=[point(tokens, type="output")], cost=[point(usd)])
+        self.post("/v1/metrics", encoded(body, "json"), self._token(name))
+
+    def writes_to_you(self, name: str, text: str) -> None:
+        """A message of that agent to the person."""
+        body = json.dumps({"text": text}).encode()
+        self.post("/agents/root/messages", body, self._token(name))
+
+    def _token(self, name: str) -> str:
         environ = Path(f"/proc/{self.pen.program(name)}/environ").read_bytes().split(b"\0")
         held = dict(one.split(b"=", 1) for one in environ if b"=" in one)
-        body = metrics(token=[point(tokens, type="output")], cost=[point(usd)])
-        self.post("/v1/metrics", encoded(body, "json"), held[b"BULLPEN_TOKEN"].decode())
+        return held[b"BULLPEN_TOKEN"].decode()
 
     @property
     def decided(self) -> list[dict[str, Any]]:

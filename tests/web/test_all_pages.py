@@ -18,8 +18,8 @@ EVIL = "<img src=x onerror=document.title='owned'>"
 HOSTILE = f"{EVIL}'\"><script>document.title='owned'</script>\u202egnp.exe\x1b]0;owned\x07 ${{7*7}}"
 # Each page, and what is there when it is complete.
 PLACES = {
-    "/": ".ask tr.add",
-    "/approvals": ".ask tr.add",
+    "/": "[aria-label='Conflicts'] .row",
+    "/approvals": "[aria-label='Written to you'] .message",
     "/agents/amy/terminal": ".xterm-rows",
     "/agents/amy/changes": ".content tr.add",
     "/agents/amy/messages": ".message",
@@ -28,7 +28,9 @@ PLACES = {
     "/agents/nina/conversation": ".said.prompt",
     "/agents/nobody": ".empty",
     "/tasks": ".past",
+    "/tasks/LAST": "[role=log] .said",
     "/changes/amy": ".content tr.add",
+    "/changes": "[aria-label='output of the checks']",
     "/directors/evil": "[aria-label='Journal'] li",
     "/usage": ".columns rect",
     "/terminals?agents=amy": ".xterm-rows",
@@ -36,8 +38,11 @@ PLACES = {
 }
 
 
+LAST = "async () => (await (await fetch('/api/history')).json()).items[0].task_id"
+
+
 def show(page: Page, place: str) -> None:
-    page.goto(place)
+    page.goto(place.replace("LAST", page.evaluate(LAST)))
     page.locator(f"main {PLACES[place]}").first.wait_for()
 
 
@@ -51,6 +56,9 @@ def hostile_view() -> Iterator[View]:
         scene.write(work, {"a.html": f"{HOSTILE}\n", "<b>bold<b>.txt": "x\n"})
         scene.commit(work, f"Add {EVIL}")
         scene.write(work, {"a.html": "changed\n"})
+        work = scene.start("bob")
+        scene.write(work, {"<b>bold<b>.txt": "y\n"})
+        scene.commit(work, "Conflicts")
         scene.works("amy")
         _fill(scene)
         said = said_of_itself(HOSTILE)
@@ -67,6 +75,12 @@ def _fill(scene: Scene) -> None:
     client.post("agents", "amy", "input", body={"text": f"# {EVIL}\r"})
     client.post("agents", "tom", "task", body={"prompt": f"{HOSTILE} [[say {EVIL}]]"})
     scene.uses("amy", 1000, 0.5)
+    scene.writes_to_you("amy", HOSTILE)
+    scene.ask("amy", "Bash", command="ls")
+    denied = {"decision": "deny", "reason": HOSTILE, "name": EVIL[:40]}
+    client.post("approvals", "1", body=denied)
+    client.post("landings", body={"names": ["bob"], "verify": f'echo "{EVIL}"; false'})
+    wait_until(lambda: client.get("landings")["landings"][0]["status"]["state"] == "came_back")
     scene.ask("amy", "Bash", command=HOSTILE, description=EVIL)
     scene.ask("amy", "Edit", file_path=f"/{EVIL}", old_string=HOSTILE, new_string=f"{EVIL}\nb")
     option = {"label": EVIL, "description": HOSTILE}
@@ -108,3 +122,35 @@ def test_v8_what_is_invisible_in_a_command_is_seen() -> None:
         expect(command).to_contain_text("⟨U+202E⟩")
         expect(command).to_contain_text("⟨U+001B⟩")
         expect(page.locator(".ask tr.del .hidden-char").first).to_have_text("⟨U+202E⟩")
+
+
+@pytest.mark.parametrize("width", [1400, 360])
+def test_v8_v11_a_goal_a_report_and_what_holds_it_up_are_shown_as_texts(width: int) -> None:
+    said = said_of_itself(HOSTILE)
+    said["/status"]["config"] = {"type": "claude"}
+    said["/schedule"] = {"schedule": [], "problem": None}
+    goal = {"id": "g-1", "state": EVIL, "goal": HOSTILE, "created_at": 1.0}
+    (trouble,) = said["/tasks"]["problems"]
+    said["/tasks"] = {"tasks": [goal], "problems": [trouble | {"about": "g-1"}]}
+    over = {"id": "g-0", "state": "completed", "completed_at": 1.0, "goal": EVIL}
+    said["/history"] = {
+        "items": [over | {"report": HOSTILE, "reason": EVIL}],
+        "page": 1,
+        "limit": 10,
+        "total": 1,
+    }
+    with (
+        made_scene() as scene,
+        director_that_says(scene.pen, "lead", said, problem=EVIL),
+        made_view(scene) as view,
+        view.page(width) as page,
+    ):
+        page.goto("/directors/lead")
+        held = page.locator("[aria-label='Holds now'] .held")
+        expect(held).to_contain_text(EVIL)
+        page.get_by_text("Report", exact=True).click()
+        expect(page.locator("[aria-label='Over'] .said")).to_contain_text("⟨U+202E⟩gnp.exe")
+        assert violations(page) == []
+        assert "owned" not in page.title()
+        assert page.locator("main img, main script").count() == 0
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
