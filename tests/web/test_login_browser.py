@@ -127,6 +127,33 @@ def test_v2_a_person_logs_in_by_address_by_form_and_by_a_link_of_another_site(
 
 
 @pytest.mark.storm
+def test_v2_the_token_is_in_no_referer_and_not_in_what_the_tab_remembers(
+    served: RunningView, tmp_path: Path
+) -> None:
+    with browser(tmp_path, served.pen.root / "web" / "ca.pem") as context:
+        page = context.new_page()
+        sent: list[tuple[str, str]] = []
+        context.on(
+            "request",
+            lambda request: sent.append((request.url, request.headers.get("referer", ""))),
+        )
+        address = f"{served.origin}/?token={served.token}&name=Ann"
+        with foreign_site(address.replace("&", "&amp;")) as site:
+            page.goto(site)
+            page.locator("#link").click()
+            page.wait_for_url(f"{served.origin}/")
+            page.goto(f"{served.origin}/tasks")
+            page.goto(site)
+        with_token = [url for url, _ in sent if served.token in url]
+        assert with_token == [address]
+        assert not [referer for _, referer in sent if served.token in referer]
+        session = context.new_cdp_session(page)
+        entries = session.send("Page.getNavigationHistory")["entries"]
+        assert len(entries) > 3
+        assert not [one for one in entries if served.token in one["url"] + one["userTypedURL"]]
+
+
+@pytest.mark.storm
 def test_v2_what_an_agent_serves_at_another_port_does_not_get_the_cookie(
     served: RunningView, tmp_path: Path
 ) -> None:

@@ -200,10 +200,25 @@ def test_v4_v11_the_page_goes_on_after_the_hub_was_killed_without_a_gap() -> Non
             expect(page.get_by_role("alert")).to_have_count(0)
             scene.pen.run(name="cleo")
             expect(page.locator("[data-item='agent:cleo']")).to_be_visible()
-            shown = page.locator("[data-item^='agent:']").count()
-            ids = page.locator("[data-news]").evaluate_all("all => all.map(e => e.dataset.news)")
-            assert shown == 3
-            assert len(set(ids)) == len(ids)
+            scene.pen.stop("bob")
+            # Every line is an event of the log, and every event that has a line has one.
+            logged = [
+                one["id"]
+                for one in scene.pen.client().get("events", limit=1000)["events"]
+                if one["kind"] in ("agent.started", "agent.stopped", "hub.started")
+            ]
+            news = page.locator("[data-news]")
+            expect(news.first).to_contain_text("bob ended")
+            lines = news.evaluate_all("all => all.map(e => [e.dataset.news, e.textContent])")
+            ids = [int(id) for id, _ in lines]
+            assert ids == sorted(set(ids), reverse=True)
+            assert set(ids) <= set(logged)
+            # What happened to several at once is one line, with the last event of them.
+            others = sum(text.count("and 1 other") for _, text in lines)
+            assert len(ids) + others == len(logged), lines
+            rows = page.locator("[data-item^='agent:']")
+            names = rows.evaluate_all("all => all.map(each => each.dataset.item)")
+            assert sorted(names) == ["agent:amy", "agent:bob", "agent:cleo"]
 
 
 def test_v7_terminal_is_read_only_until_it_is_taken_over() -> None:
@@ -303,3 +318,26 @@ def test_v5_v6_task_from_the_form_to_its_result_and_logs() -> None:
             expect(logs).to_have_count(1)
             logs.click()
             expect(page.get_by_text("Run 1")).to_be_visible()
+
+
+@pytest.mark.storm
+def test_v7_terminals_stand_side_by_side_and_one_of_them_is_taken_over() -> None:
+    with made_scene() as scene:
+        for name in ("amy", "bob", "cleo"):
+            scene.start(name)
+        with made_view(scene) as view, view.page() as page:
+            page.goto("/terminals?agents=amy,bob")
+            text = "name => document.querySelector(`[data-terminal=${name}]`)?.text?.() ?? ''"
+            for name in ("amy", "bob"):
+                page.wait_for_function(f"name => ({text})(name).includes('$')", arg=name)
+            assert page.locator("[data-terminal]").count() == 2
+            one, other = (
+                page.get_by_role("region", name=f"terminal of {name}") for name in ("amy", "bob")
+            )
+            assert one.bounding_box()["y"] == other.bounding_box()["y"]
+            one.get_by_role("button", name="Take over").click()
+            expect(one.get_by_text("You type here.")).to_be_visible()
+            expect(other.get_by_text("You watch")).to_be_visible()
+            page.keyboard.type("echo he''re\n")
+            page.wait_for_function(f"() => ({text})('amy').includes('here')")
+            assert "here" not in page.evaluate(text, "bob")

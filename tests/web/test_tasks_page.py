@@ -1,4 +1,5 @@
-"""Tasks in a real browser: where they work, what becomes of them, what a person does (V5)."""
+"""Tasks in a real browser: where they work, what becomes of them, what a person does, all that were
+(V5, V6)."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -73,7 +74,37 @@ def test_v5_a_person_goes_on_with_a_task_ends_it_and_cancels_another() -> None:
             page.get_by_label("keep it open").uncheck()
             give(page, "Wait [[hold for ever]]")
             page.get_by_role("button", name="Cancel").click()
-            expect(card.locator(state).first).to_contain_text("cancelled")
+            # Before that it "is being cancelled".
+            expect(card.locator(state).first).to_have_text("cancelled")
             assert not page.url.endswith(first)
             ends = {one["task_id"]: one["state"] for one in client.get("history")["items"]}
             assert ends == {first: "completed", page.url.rpartition("/")[2]: "cancelled"}
+
+
+def test_v6_history_is_read_in_pages_and_searched_and_logs_come_when_somebody_asks() -> None:
+    with made_scene() as scene:
+        client = scene.pen.client()
+        for number in range(22):
+            body = {"prompt": f"number-{number:02}", "role": "nobody"}
+            client.post("task", client.post("tasks", body=body)["task_id"], "cancel")
+        with made_view(scene) as view, view.page() as page:
+            asked: list[str] = []
+            page.on("request", lambda request: asked.append(request.url.partition("/api")[2]))
+            page.goto("/tasks")
+            past = page.get_by_role("region", name="History")
+            rows = past.locator(".past")
+            expect(rows).to_have_count(20)
+            expect(rows.first).to_contain_text("number-21")
+            past.get_by_role("button", name="Older").click()
+            expect(rows).to_have_count(2)
+            expect(past).to_contain_text("page 2 of 2")
+            expect(rows.last).to_contain_text("number-00")
+            expect(past.get_by_role("button", name="Older")).to_be_disabled()
+            past.get_by_role("searchbox").fill("number-07")
+            expect(rows).to_have_count(1)
+            expect(rows).to_contain_text("cancelled · number-07")
+            assert not [each for each in asked if each.startswith("/history/")]
+            with page.expect_request("**/api/history/t-*"):
+                rows.get_by_role("button", name="Logs of").click()
+            expect(past.locator(".past > .pad")).to_be_visible()
+            assert len([each for each in asked if each.startswith("/history/")]) == 1

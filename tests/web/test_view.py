@@ -1,14 +1,22 @@
 """The view as a process: its certificate, its place among the components, its log, its memory (V1,
 V2, F2)."""
 
+import asyncio
+import contextlib
+import datetime
 import json
 import ssl
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from bullpen.component import ask
+from bullpen.home import marker
+from bullpen.home.paths import Home, make_directories
+from bullpen.web import tls
+from bullpen.web.config import WebConfig
 from tests.hub.pen import made_pen
 from tests.waiting import wait_until
 from tests.web.running import RunningView, running_view
@@ -126,10 +134,58 @@ def test_v1_the_view_loads_no_command_line_and_nothing_that_makes_certificates()
     assert not loaded & {"click", "rich", "pygments", "cryptography", "qrcode", "fastapi"}
 
 
+def test_v1_a_certificate_is_renewed_while_the_view_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bullpen.web import machine
+    from bullpen.web import view as module
+    from bullpen.web.certificate import Wanted, ensure
+
+    make_directories(tmp_path)
+    marker.create(tmp_path)
+    home, config = Home(tmp_path), WebConfig()
+    directory = tmp_path / "web"
+    directory.mkdir(mode=0o700)
+    before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=350)
+    ensure(directory, Wanted(machine.host_names(), machine.addresses()), before)
+    context = tls.context(tls.own(directory))
+    shown = certificate_of(context)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+
+    async def renewed() -> None:
+        renewing = asyncio.create_task(module.View(home, "web", config)._renew(context))
+        async with asyncio.timeout(60):
+            while certificate_of(context) == shown:
+                await asyncio.sleep(0.05)
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
+
+    asyncio.run(renewed())
+    pem = (directory / "cert.pem").read_text()
+    assert certificate_of(context) == ssl.PEM_cert_to_DER_cert(pem.partition(END)[0] + END)
+
+
+END = "-----END CERTIFICATE-----\n"  # what follows is the CA's
+
+
+def certificate_of(context: ssl.SSLContext) -> bytes:
+    """What a client of that server is shown."""
+    into_server, into_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    client = trusting.wrap_bio(into_client, into_server)
+    server = context.wrap_bio(into_server, into_client, server_side=True)
+    for _ in range(4):
+        for side in (client, server):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    certificate = client.getpeercert(binary_form=True)
+    assert certificate is not None
+    return certificate
+
+
 @pytest.mark.storm
 def test_v1_an_expired_certificate_is_renewed_when_the_view_starts() -> None:
-    import datetime
-
     from bullpen.web import machine
     from bullpen.web.certificate import Wanted, days_left, ensure
     from bullpen.web.tls import own
@@ -149,7 +205,6 @@ def test_v1_an_expired_certificate_is_renewed_when_the_view_starts() -> None:
 
 @pytest.mark.storm
 def test_v2_the_certificate_of_a_persons_own_is_served_as_it_is() -> None:
-    import datetime
     from ipaddress import ip_address
 
     from bullpen.web.certificate import Wanted, ensure, fingerprint
