@@ -3,6 +3,7 @@ command."""
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -13,7 +14,7 @@ from tests.hub.permissions.asking import Asking
 from tests.hub.tasks.desk import Desk, made_desk
 from tests.hub.tree.support import PROGRAM
 from tests.waiting import wait_until
-from tests.worktrees.repos import make_repo
+from tests.worktrees.repos import commit, make_repo
 
 # In this order, with what they print: amy works in a terminal of h2, tim takes tasks there, and
 # TASK is one of his; #1 is amy's question, #2 and #3 are permissions that she waits for.
@@ -41,12 +42,15 @@ WORKS = {
     "task wait TASK": "task h2/t-.* completed",
     "task follow TASK": "task h2/t-.* completed",
     "task debug TASK": "stdout|it has written nothing",
+    "diff h2/amy": r"committed.*\+text.*1 commit, nothing uncommitted · no conflict with main",
+    "diff --stat h2/amy": r" a.txt \| 1 \+",
+    "diff --json h2/amy": r'"commits":.*Add a.txt.*"conflicts": {}',
     "restart h2/amy": "h2/amy started again",
     "stop --tree h2/amy": "h2/amy stopped",
     "resume h2/amy": "h2/amy resumed",
     "kill h2/amy": "h2/amy killed",
     "stop h2/amy": "h2/amy had ended before",
-    "rm h2/amy": "h2/amy removed",
+    "rm h2/amy": "h2/amy removed.*kept branch amy: 1 commit nowhere else · on h2: git merge amy",
 }
 # What is refused, and what is said to do instead.
 REFUSED = {
@@ -54,7 +58,7 @@ REFUSED = {
     "attach --tree h2/amy": "alone: bullpen attach h2/amy · on h2: bullpen attach --tree amy",
     "logs -f h2/amy": "its screen: bullpen peek h2/amy · on h2: bullpen logs -f amy",
     "record h2/amy": "on h2: bullpen record amy",
-    "diff --stat h2/amy": "on h2: bullpen diff --stat amy",
+    "diff --against main h2/amy": "on h2: bullpen diff --against main amy",
     "land h2/amy": "on h2: bullpen land amy",
     "land --cancel h2/amy": "on h2: bullpen land --cancel amy",
     "finish h2/amy --land": "on h2: bullpen finish amy --land",
@@ -132,6 +136,7 @@ def test_l2_every_command_works_for_an_agent_elsewhere_or_says_where_it_does(
     repo = make_repo(h2.root.parent / "shop")
     started = h1.cli("run", "--host", "h2", "--role", "coder", "--name", "amy", "--dir", repo)
     assert "h2/amy started" in started.out and "bullpen attach h2/amy" in started.out, started
+    commit(Path(h2.agents()["amy"]["worktree"]["path"]), "a.txt")
     desk.agent("tim", walls=False)
     task = h1.cli("task", "h2/tim", "[[say done]]", "--no-wait").out.strip()
     assert h1.cli("task", "wait", task).code == 0

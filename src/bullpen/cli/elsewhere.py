@@ -8,13 +8,14 @@ import shlex
 import sys
 
 from bullpen.errors import BullpenError, Kind
+from bullpen.model.names import NAME, SUBTREE_NAME
 
 
 def refuse_elsewhere(name: str, here: str = "") -> None:
     """Raise if it is an agent of another machine; `here` is a command of this one that does part of
     it, to be followed by the name."""
-    host, slash, agent = name.partition("/")
-    if not (host and slash and agent):
+    host, _, agent = name.partition("/")
+    if not NAME.fullmatch(host) or not SUBTREE_NAME.fullmatch(agent):
         return
     words = [agent if word == name else word for word in sys.argv[1:]]
     there = f"on {host}: {shlex.join(['bullpen', *words])}"

@@ -15,6 +15,7 @@ from bullpen.cli.elsewhere import refuse_elsewhere
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import read_object
 from bullpen.home.paths import Home, current_home
+from bullpen.model import names
 from bullpen.worktrees import Site, WorktreeError
 from bullpen.worktrees.site import is_name
 
@@ -52,6 +53,15 @@ def open_kept_site(repo: Path | None, name: str) -> Site:
             if any(copy.name == name for copy in worktrees.list_safety_copies(site.repo)):
                 return site
     return open_site(repo, name)
+
+
+def worktree_named(text: str) -> str:
+    """The worktree that a person means who names it, or its branch. A text with a slash that names
+    none here stays as it is: it may be HOST/AGENT."""
+    name = names.worktree_named(text)
+    base, _ = _settings()
+    is_here = os.path.lexists(base / name) or current_home().session(name).exists()
+    return name if is_here else text
 
 
 @contextlib.contextmanager

@@ -153,8 +153,12 @@ class Patch(Value):
     cut at 1 MiB, which its last line says."""
 
     base: str = Field(description="the commit that it begins at")
+    lands_in: str = Field(description="the branch that its work goes into, if it is there")
+    commits: tuple[str, ...] = Field(description="their short ids and subjects, the newest of many")
+    commit_count: int
     committed: str
     uncommitted: str = Field(description="of the files, new ones too")
+    staged: str = Field(description="what is staged, and not so in the files")
     committed_files: tuple[FileChange, ...]
     uncommitted_files: tuple[FileChange, ...]
 

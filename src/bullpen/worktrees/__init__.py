@@ -24,6 +24,7 @@ from bullpen.worktrees.cleanup import (
     remove_all,
 )
 from bullpen.worktrees.commit import commit_all
+from bullpen.worktrees.commits import Commits
 from bullpen.worktrees.comparisons import base_of, compare_worktree, pairs_of
 from bullpen.worktrees.create import create, create_many, ensure, ensure_many, reserve_ports
 from bullpen.worktrees.errors import Code, WorktreeError
@@ -91,6 +92,7 @@ __all__ = [
     "Block",
     "Cleaned",
     "Code",
+    "Commits",
     "Compared",
     "Conflicts",
     "DiffStat",

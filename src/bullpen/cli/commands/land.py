@@ -14,12 +14,11 @@ from bullpen.cli.elsewhere import refuse_elsewhere
 from bullpen.cli.landing_text import failed_lines, line_of, moved_lines, waiting_row
 from bullpen.cli.live_line import LiveLine
 from bullpen.cli.tasks.wait import say
-from bullpen.cli.worktree_sites import open_site
+from bullpen.cli.worktree_sites import open_site, worktree_named
 from bullpen.client import landings
 from bullpen.errors import BullpenError, Kind
 from bullpen.model.landing import Landed, Landing, Refused
 from bullpen.model.landing_rules import Strategy
-from bullpen.model.names import worktree_named
 
 if TYPE_CHECKING:
     from bullpen.client.hub import Hub
@@ -64,6 +63,8 @@ def command(
     fast-forwarded if nothing in it stands in the way. An agent that conflicts is told, and lands
     when it has committed an answer; in a worktree without an agent that commit is yours.
     """
+    names = [worktree_named(name) for name in names]
+    cancel = worktree_named(cancel) if cancel else None
     for name in [*names, *([cancel] if cancel else [])]:
         refuse_elsewhere(name)
     hub = connect()
@@ -71,13 +72,12 @@ def command(
         if names or (is_list and cancel):
             raise click.UsageError("--list and --cancel NAME stand alone")
         if cancel:
-            _write(hub.do(landings.cancel_landing(worktree_named(cancel))).landings, as_json)
+            _write(hub.do(landings.cancel_landing(cancel)).landings, as_json)
         else:
             _write_queue(hub.do(landings.list_landings()).landings, as_json)
         return
     if not names:
         raise click.UsageError("whose work? bullpen land NAME…")
-    names = [worktree_named(name) for name in names]
     call = landings.land(names, into=into, strategy=strategy, verify=verify)
     entries = hub.do(call).landings
     if no_wait:

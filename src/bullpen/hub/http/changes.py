@@ -59,8 +59,12 @@ def _patch(hub: Hub, agent: Agent) -> Patch:
     compared, base = worktrees.compare_worktree(site, agent.worktree.name)
     return Patch(
         base=base,
+        lands_in=worktrees.base_of(site, agent.worktree.name),
+        commits=tuple(map(_plain, compared.commits.subjects)),
+        commit_count=compared.commits.count,
         committed=_plain(compared.committed),
         uncommitted=_plain(compared.uncommitted),
+        staged=_plain(compared.staged),
         committed_files=_files(compared.committed_files),
         uncommitted_files=_files(compared.uncommitted_files),
     )
