@@ -6,13 +6,18 @@ test calls its tools over its own socket, as its engine would.
 
 import contextlib
 import json
+import random
+import threading
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from bullpen.errors import BullpenError
+from bullpen.hot import wire
 from tests.directors.running import RunningDirector
-from tests.hub.tree.support import PROGRAM, Grove, made_grove
+from tests.hub.tree.support import PROGRAM, Grove, ToolError, made_grove
 from tests.waiting import wait_until
 from tests.worktrees.repos import commit, git
 
@@ -163,3 +168,101 @@ def test_d5_two_tasks_land_in_the_branch_of_the_goal_and_one_of_them_conflicts(l
     finished = lead.grove.pen.cli("finish", branch, "--land", cwd=lead.repo)
     assert finished.code == 0, finished
     assert (lead.grove.branches(), lead.grove.worktrees()) == ({"main"}, set())
+
+
+ROUNDS = 4
+PAUSE_SECONDS = (0.1, 2.0)  # between two deaths of the hub
+
+
+@pytest.mark.storm
+def test_d5_all_of_it_lands_once_however_often_the_hub_is_killed(lead: Lead) -> None:
+    """Each call is sent again with the same request until a hub answers, as relays do. Of two tasks
+    that begin at the same commit the second conflicts."""
+    pen, is_over = lead.grove.pen, threading.Event()
+    seed = random.randrange(1 << 32)
+    kills = 0
+
+    def storm() -> None:
+        nonlocal kills
+        pauses = random.Random(seed)
+        while not is_over.wait(pauses.uniform(*PAUSE_SECONDS)):
+            pen.kill_hub()
+            pen.start()
+            kills += 1
+
+    killer = threading.Thread(target=storm, daemon=True)
+    id = lead.give(until("end.txt"))
+    killer.start()
+    try:
+        for number in range(ROUNDS):
+            for merged in two_tasks(lead, number):
+                assert merged["state"] == "landed", (seed, merged)
+        end = surely_done(lead, write("end.txt", "end"), branch_name="end")
+        assert surely_merged(lead, end)["state"] == "landed"
+        row = lead.over(id)
+    finally:
+        is_over.set()
+        killer.join(SECONDS)
+    branch = f"lead-{id}"
+    assert (row["state"], row["report"]) == ("completed", "end.txt are there"), (seed, row)
+    subjects = git(lead.repo, "log", "--no-merges", "--format=%s", f"main..{branch}").splitlines()
+    works = [f"{name} in shared{n}.txt" for n in range(ROUNDS) for name in ("one", "two", "both")]
+    assert sorted(subjects) == sorted([*works, "end in end.txt"]), (seed, kills)
+    merges = git(lead.repo, "rev-list", "--count", "--merges", "--first-parent", f"main..{branch}")
+    assert int(merges) == 2 * ROUNDS + 1, (seed, kills)
+    wait_until(lambda: lead.grove.branches() == {"main", branch}, SECONDS)
+    wait_until(lambda: lead.grove.worktrees() == {branch}, SECONDS)
+    assert git(lead.repo, "fsck", "--no-dangling", "--no-progress") == ""
+    assert git(lead.repo, "status", "--porcelain") == ""
+    assert kills, seed
+
+
+def two_tasks(lead: Lead, number: int) -> Iterator[dict[str, Any]]:
+    """Both land; the second when it was told of its conflict and has solved it."""
+    file = f"shared{number}.txt"
+    names = ("one", "two")
+    tasks = [surely_done(lead, write(file, name), branch_name=f"{name}{number}") for name in names]
+    yield surely_merged(lead, tasks[0])
+    refused = surely_merged(lead, tasks[1])
+    assert (refused.get("why"), refused.get("files")) == ("conflict", [file]), refused
+    base = git(lead.repo, "rev-parse", refused["into"])
+    solve = f"git {WHO} merge -q {base}; git checkout -q --theirs {file}; git add {file}"
+    solve += f"; git {WHO} commit -qm Merge; {write(file, 'both')}"
+    yield surely_merged(lead, surely_done(lead, solve, continue_task=tasks[1]))
+
+
+def surely_done(lead: Lead, prompt: str, **fields: str) -> str:
+    agent = {} if "continue_task" in fields else {"agent": "dev"}
+    arguments = {"prompt": prompt, **agent, **fields}
+    id = str(surely(lead, "delegate_task", **arguments)["task_id"])
+
+    def is_done() -> bool:
+        with contextlib.suppress(BullpenError, wire.HubError, OSError):
+            return lead.grove.pen.client().get("task", id)["state"] in OVER
+        return False
+
+    wait_until(is_done, SECONDS)
+    return id
+
+
+def surely_merged(lead: Lead, task: str) -> dict[str, Any]:
+    answer: dict[str, Any] = surely(lead, "merge_task", task_id=task)
+    return answer
+
+
+def surely(lead: Lead, tool: str, **arguments: str) -> Any:
+    request, answers = uuid.uuid4().hex, []
+
+    def is_answered() -> bool:
+        try:
+            answers.append(lead.call(tool, request, **arguments))
+        except (wire.HubError, OSError, AssertionError):
+            return False
+        except ToolError as error:
+            if "still being brought over" in str(error):
+                return False
+            raise
+        return True
+
+    wait_until(is_answered, SECONDS)
+    return answers[0]

@@ -35,7 +35,10 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.fixture
 def repo(desk: Desk) -> Path:
-    return make_repo(desk.pen.root.parent / "shop")
+    made = make_repo(desk.pen.root.parent / "shop")
+    for key, value in (("name", "Pat"), ("email", "pat@example.com")):  # who lands
+        git(made, "config", f"user.{key}", value)
+    return made
 
 
 @contextlib.contextmanager
@@ -128,7 +131,9 @@ def test_d5_a_goal_is_delegated_looked_at_and_reported_once_whoever_is_killed(
         "hold given",
         ours("wait_for_event"),
         ours("task_diff", task_id="$task_id"),
-        "say csv is there, on branch csv",
+        ours("merge_task", task_id="$task_id"),
+        bash("cat csv.txt"),  # in its own worktree
+        "say csv is there",
     )
     with manager(desk, repo) as lead:
         body = {"prompt": goal, "request": "0" * 32}
@@ -142,15 +147,18 @@ def test_d5_a_goal_is_delegated_looked_at_and_reported_once_whoever_is_killed(
         wait_until(lambda: answers(lead), SECONDS)
         found = over(lead, id)
         rows = lead.ask("GET", "/history")["items"]
-    assert (found["state"], found["report"]) == ("completed", "csv is there, on branch csv")
+    assert (found["state"], found["report"]) == ("completed", "csv is there")
     assert [row["id"] for row in rows] == [id]
-    _, event, diff = results(desk)
+    _, event, diff, merged, file = results(desk)
+    assert '"landed"' in merged and found["branch"] in merged and "csv" in file
     assert "task_finished" in event
     assert "csv is written" in event
     assert "+csv" in diff
     assert len(tasks_of(desk, "dev")) == len(tasks_of(desk, "lead")) == 1
-    assert git(repo, "show", "csv:csv.txt") == "csv"
+    assert git(repo, "rev-list", "--count", "--merges", found["branch"]) == "1"
     assert git(repo, "status", "--porcelain") == ""
+    assert desk.pen.cli("land", found["branch"], cwd=repo).code == 0
+    assert (repo / "csv.txt").read_text() == "csv\n"
 
 
 @pytest.mark.storm
@@ -184,14 +192,17 @@ def test_d5_the_manager_cannot_change_the_project_and_has_a_scratch_directory(
     attack = "Lead them. " + script(
         tool("Write", file_path=str(repo / "written.txt"), content="mine"),
         bash(f"echo mine > {repo}/echoed.txt"),
+        bash("echo mine > echoed.txt"),
         bash(f"git -C {repo} {WHO} commit --allow-empty -qm mine"),
+        bash(f"git -C . {WHO} commit --allow-empty -qm mine"),
         bash("echo noted > /tmp/notes && cat /tmp/notes"),
         "say tried",
     )
     with manager(desk, repo) as lead:
         found = over(lead, lead.ask("POST", "/task", {"prompt": attack})["task_id"])
     assert found["report"] == "tried", found
-    assert "noted" in results(desk)[3]
+    assert "noted" in results(desk)[5]
+    assert git(repo, "rev-parse", str(found["branch"])) == git(repo, "rev-parse", "main")
     assert git(repo, "status", "--porcelain") == ""
     assert git(repo, "log", "--format=%s").split() == ["Start"]
     # Without what holds it back, the same works; and no director leads with such a role.
