@@ -42,7 +42,7 @@ class TypedHolder:
         self.last_input: float | None = None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        frames = FrameReader()
+        frames, owed = FrameReader(), 0
         writer.write(json_frame(b"H", {"pid": 1}))
         with contextlib.suppress(ConnectionError, asyncio.CancelledError):
             while data := await reader.read(1 << 16):
@@ -55,9 +55,12 @@ class TypedHolder:
                         self.last_input = time.time()  # it cannot tell who typed
                     elif kind == b"S":
                         self.asked += 1
+                        owed += 1
                         if self.is_silent:
                             continue
-                        writer.write(json_frame(b"S", {"last_input": self.last_input}))
+                        # One that was stopped answers all that it was asked meanwhile.
+                        writer.write(json_frame(b"S", {"last_input": self.last_input}) * owed)
+                        owed = 0
                     elif kind == b"A":
                         writer.write(frame(b"K"))
         writer.close()
