@@ -12,12 +12,11 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
 from bullpen.component.answers import common_headers, error_body
-from bullpen.component.plain_uvicorn import (
-    ClientDisconnected,
-    HttpToolsProtocol,
-    WebSocketsSansIOProtocol,
-)
 
 HEAD_BYTES = 1 << 16
 HEADERS = 100

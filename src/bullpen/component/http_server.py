@@ -17,13 +17,13 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import uvicorn
 import uvloop
 from starlette.types import ASGIApp
 
 from bullpen.component.connection import Connections, HttpConnection, WebSocketConnection
 from bullpen.component.handshakes import TlsServer
 from bullpen.component.memory import FreedMemory
-from bullpen.component.plain_uvicorn import Config, Server
 from bullpen.component.ports import BACKLOG
 
 LEAVE_SECONDS = 2  # for answers under way; streams are cut, and clients resume them
@@ -40,9 +40,9 @@ def run(work: Coroutine[Any, Any, None]) -> None:
         runner.run(work)
 
 
-def server_config(app: ASGIApp) -> Config:
+def server_config(app: ASGIApp) -> uvicorn.Config:
     """How everything is served, on every socket and port."""
-    return Config(
+    return uvicorn.Config(
         app,
         http=HttpConnection,
         ws=WebSocketConnection,
@@ -85,7 +85,7 @@ class Listener:
         (self.server or self.socket).close()
 
 
-class HttpServer(Server):
+class HttpServer(uvicorn.Server):
     """Serves until `stop` is set; calls `leave` before it waits for answers under way.
 
     An idle server sleeps (uvicorn's own wakes up ten times a second), and signals are left to the
