@@ -86,7 +86,7 @@ def _view(home: Home, env: dict[str, str]) -> Iterator[str]:
 
 @contextmanager
 def _browser() -> Iterator[Any]:
-    program = shutil.which("chromium")
+    program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if program is None:
         raise Skipped("chromium is not installed")
     try:

@@ -76,12 +76,17 @@ def run_bench(
 
 
 # The peers are installed from elsewhere for it.
-HERE = [section for section in SECTIONS if section.only_with != "peers"]
+LONG = {"fleet_size", "engine_hooks"}
+HERE = [
+    pytest.param(section, marks=pytest.mark.storm) if section.name in LONG else section
+    for section in SECTIONS
+    if section.only_with != "peers"
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("section", HERE, ids=lambda section: section.name)
-@pytest.mark.few(6)
+@pytest.mark.few(5)
 def test_short_run_measures_every_row_of_the_section(section: Section) -> None:
     done = run_bench("--short", section.name)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -36,7 +36,7 @@ def port() -> Iterator[str]:
 @pytest.mark.parametrize(
     "page", [path for path in PAGES if COMMANDS[path]], ids=lambda path: path.stem
 )
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 def test_every_command_of_a_page_ends_as_it_says(page: Path, shop: Shop, port: str) -> None:
     if page.name != "README.md":  # there it is the first of the commands
         assert shop.bullpen("init").code == 0

@@ -58,6 +58,7 @@ def test_what_fails_once_does_not_fail_the_run_and_is_told(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [(), ("-n", "2")])
+@pytest.mark.few(1)
 def test_what_fails_again_fails_the_run(tmp_path: Path, processes: tuple[str, ...]) -> None:
     found = ran(tmp_path, ONE.format(fails=[0, 1]) + OTHER, "--second-look", *processes)
     assert found.returncode == 1

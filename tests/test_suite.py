@@ -40,7 +40,6 @@ def is_run_by_pytest(module: str) -> bool:
     return path.is_file() and (path.name == "conftest.py" or path.name.startswith("test_"))
 
 
-@pytest.mark.slow
 @pytest.mark.storm
 def test_shared_helpers_are_in_modules_of_their_own() -> None:
     """A conftest that is imported may be there twice, and a test module that is imported takes
@@ -128,7 +127,7 @@ def named_tests(text: str) -> list[tuple[str, set[str]]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 def test_tests_and_their_decorators_are_seen_as_python_sees_them() -> None:
     for path in TESTS.rglob("test_*.py"):
         body = parsed(path).body

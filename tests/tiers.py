@@ -3,7 +3,8 @@
 `@pytest.mark.few(3)`: of the cases of this test that are not marked `storm` by hand three, evenly
 spread, run in `make test`; the others are marked `storm`.
 
-A module that is slow as a whole is not even loaded for `make check`: that would be half its time.
+A module that is slow as a whole is not even loaded for `make check`: that would be half its time;
+one that says nothing of `slow` is not for the rest of `make test`.
 """
 
 from collections import defaultdict
@@ -11,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
-QUICK = "not slow and not storm"  # as in the Makefile
+QUICK, SLOW = "not slow and not storm", "slow and not storm"  # as in the Makefile
 ALL_SLOW = "\npytestmark = pytest.mark.slow\n"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if config.option.markexpr != QUICK or collection_path.suffix != ".py":
+    tier = config.option.markexpr
+    if tier not in (QUICK, SLOW) or collection_path.suffix != ".py":
         return None
-    return True if ALL_SLOW in collection_path.read_text() else None
+    text = collection_path.read_text()
+    return (ALL_SLOW in text if tier == QUICK else "slow" not in text) or None
 
 
 @pytest.hookimpl(tryfirst=True)

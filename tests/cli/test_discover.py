@@ -744,6 +744,7 @@ def test_f3_kill_all_ends_a_task_by_its_holder(desk: Desk) -> None:
     assert desk.pen.agents()["amy"]["state"] == {"state": "ended", "reason": "killed"}
 
 
+@pytest.mark.storm
 def test_f3_what_was_killed_stays_ended_until_somebody_starts_it(desk: Desk) -> None:
     desk.agent("amy", walls=False)
     desk.write_file("amy", autostart=True)

@@ -18,15 +18,18 @@ TEXTS = {"real": "CLAUDE.md", "codex": "AGENTS.md", "gemini": "GEMINI.md"}
 
 
 def check_told(team: Team, prompt: str) -> None:
-    """Of the request that the model got with this prompt."""
+    """Of the request that the model got with this prompt; a program may have tried it twice."""
     bodies = [json.dumps(turn.body) for turn in team.claude.model.turns]
-    [told] = [body for body in bodies if prompt in body]
-    assert told.count("You lead the herons.") == 1
-    assert told.index("You lead the herons.") < told.index("Write little.")
-    assert told.count("Think of cranes.") == 1
+    asked = [body for body in bodies if prompt in body]
+    assert asked
+    for told in asked:
+        assert told.count("You lead the herons.") == 1
+        assert told.index("You lead the herons.") < told.index("Write little.")
+        assert told.count("Think of cranes.") == 1
 
 
 @pytest.mark.parametrize("kind", ["codex", "gemini"])
+@pytest.mark.few(1)
 def test_w9_persona_and_the_repositorys_texts_reach_the_model_in_a_terminal(
     tmp_path: Path, kind: str
 ) -> None:

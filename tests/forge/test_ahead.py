@@ -79,7 +79,7 @@ def round_of(office: Office) -> list[tuple[str, str]]:
     return done
 
 
-@pytest.mark.few(1)
+@pytest.mark.storm
 def test_d2_what_it_would_do_is_what_it_then_does_all_along_the_life_of_an_issue(
     tmp_path: Path, forge: Forge, kind: str
 ) -> None:

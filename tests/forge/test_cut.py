@@ -57,6 +57,7 @@ def test_d2_killed_before_and_after_each_change_of_the_forge_a_director_makes_ea
     assert len(moments) >= 2 * 9, moments
 
 
+@pytest.mark.storm
 def test_d4_killed_before_and_after_each_change_of_gitlab_a_director_proposes_once(
     stack: contextlib.ExitStack, tmp_path: Path
 ) -> None:

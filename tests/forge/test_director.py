@@ -83,6 +83,7 @@ def bash(command: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["github", "gitlab"])
+@pytest.mark.few(1)
 def test_d2_d4_an_issue_becomes_an_approved_pull_by_an_agent_in_its_sandbox(
     desk: Desk, forge: Forge, kind: str
 ) -> None:

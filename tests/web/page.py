@@ -8,9 +8,7 @@ refused, for a request to another host, for an exception that nobody caught.
 """
 
 import contextlib
-import functools
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +17,8 @@ from typing import Any
 import pytest
 
 import bullpen.web
+from tests.web.browser import browser_env, browser_program
 from tests.web.scene import Scene
-from tests.web.trust import browser_env
 
 STATIC = Path(bullpen.web.__file__).with_name("static")
 FRONTEND = Path(bullpen.web.__file__).with_name("frontend")
@@ -28,18 +26,6 @@ SECONDS = 90.0
 ARGUMENTS = ("--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none")
 # Answers of the view that a test wants: the browser itself writes them to the console.
 TOLD = "Failed to load resource"
-
-
-@functools.cache
-def chromium() -> str:
-    """The program; without it, without Playwright or without a built page there is no test."""
-    pytest.importorskip("playwright.sync_api")
-    found = shutil.which("chromium")
-    if found is None:
-        pytest.skip("chromium is not installed")
-    if not (STATIC / "index.html").exists():
-        pytest.skip("the page is not built: make setup, with Node")
-    return found
 
 
 @dataclass
@@ -98,7 +84,9 @@ def made_view(
 ) -> Iterator[View]:
     """Served to Chromium. Of the machine's other components it sees those at that port alone. With
     `is_trusted` the browser trusts the home's CA, else it takes any certificate."""
-    program = chromium()
+    program = browser_program()
+    if not (STATIC / "index.html").exists():
+        pytest.skip("the page is not built: make setup, with Node")
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=SECONDS * 1000)

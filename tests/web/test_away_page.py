@@ -57,6 +57,7 @@ def test_v4_v11_a_device_that_was_offline_has_missed_nothing_and_shows_nothing_t
             expect(page.locator("[data-item='agent:amy']")).to_contain_text("idle")
 
 
+@pytest.mark.storm
 def test_v1_v4_a_page_goes_on_with_a_new_certificate_of_the_ca_that_its_browser_trusts() -> None:
     with made_scene() as scene:
         standing(scene)

@@ -62,7 +62,7 @@ def test_v4_v9_the_overview_says_who_conflicts_with_whom_in_which_files_and_no_l
             expect(page.get_by_text("No live branch conflicts with another.")).to_be_visible()
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 def test_v9_what_is_not_committed_is_discarded_if_the_question_named_it() -> None:
     """And kept aside."""
     with made_scene() as scene:
@@ -96,7 +96,7 @@ def test_v9_what_is_not_committed_and_was_not_named_is_not_discarded() -> None:
             assert (where / "cart.py").read_text() == "x = 1\n"
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 def test_v9_the_output_of_a_check_is_read_while_it_runs() -> None:
     with made_scene() as scene:
         work(scene, "amy", "x = 1\n")

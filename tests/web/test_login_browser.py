@@ -2,9 +2,7 @@
 (V1, V2, V11). The page itself need not be built."""
 
 import contextlib
-import functools
 import http.server
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.web.browser import browser_env, browser_program
 from tests.web.running import RunningView
-from tests.web.trust import browser_env
 
 pytestmark = pytest.mark.slow
 
@@ -21,19 +19,10 @@ ARGUMENTS = ["--disable-gpu", "--disable-dev-shm-usage"]
 SECONDS = 90.0
 
 
-@functools.cache
-def chromium() -> str:
-    pytest.importorskip("playwright.sync_api")
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("chromium is not installed")
-    return program
-
-
 @contextlib.contextmanager
 def browser(home: Path, authority: Path | None = None) -> Iterator[Any]:
     """A browser of a person who trusts that CA, too."""
-    program = chromium()
+    program = browser_program()
     from playwright.sync_api import sync_playwright
 
     env = browser_env(home, authority)

@@ -27,6 +27,7 @@ def test_l1_the_page_shows_other_machines_and_says_when_they_are_away() -> None:
             expect(card).to_contain_text("This machine goes on by itself.")
 
 
+@pytest.mark.storm
 def test_l1_a_page_without_a_fleet_says_nothing_of_one() -> None:
     with made_scene() as scene, made_view(scene) as view, view.page() as page:
         # Asked of this document alone: a response of one that is left has no body any more.

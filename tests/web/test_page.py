@@ -102,6 +102,7 @@ def test_v4_v11_a_row_says_role_model_branch_and_tokens_below_its_state_or_in_co
             expect(page.locator("[data-item='agent:amy'] .role")).not_to_be_visible()
 
 
+@pytest.mark.storm
 def test_v4_v11_filter_and_grouping_are_in_the_address_and_back_leads_to_the_ones_before() -> None:
     with made_scene() as scene:
         scene.start("amy", pod="shop")
@@ -270,6 +271,7 @@ window.Notification = class {
 }"""
 
 
+@pytest.mark.storm
 def test_v8_who_asks_in_its_terminal_is_counted_and_a_browser_without_notifications_says_so() -> (
     None
 ):

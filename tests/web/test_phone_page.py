@@ -74,6 +74,7 @@ def test_v11_on_a_phone_no_text_lies_over_another_and_no_short_word_is_broken() 
             expect(page).to_have_url(f"{view.address}/changes")
 
 
+@pytest.mark.storm
 def test_v5_v11_on_a_phone_a_task_stands_above_the_form_and_its_name_and_state_are_whole() -> None:
     with made_scene() as scene:
         scene.taker("tom")
@@ -91,6 +92,7 @@ def test_v5_v11_on_a_phone_a_task_stands_above_the_form_and_its_name_and_state_a
             expect(page).to_have_url(f"{view.address}/tasks")
 
 
+@pytest.mark.storm
 def test_v8_v11_on_a_phone_a_short_card_is_short_beside_a_tall_one() -> None:
     with made_scene() as scene:
         for name, command in (("amy", "make"), ("bob", "\n".join(map(str, range(30))))):

@@ -94,6 +94,7 @@ def test_v4_where_no_stream_gets_through_the_page_polls_until_one_does() -> None
             assert len(agents(page)) == 3
 
 
+@pytest.mark.storm
 def test_v5_where_no_stream_gets_through_a_task_tells_what_it_does_each_thing_once() -> None:
     with made_scene() as scene:
         scene.taker("tom")

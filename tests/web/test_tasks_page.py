@@ -15,6 +15,7 @@ def give(page: Page, prompt: str) -> None:
     page.get_by_role("button", name="Give the task").click()
 
 
+@pytest.mark.storm
 def test_v5_a_task_works_in_a_branch_of_a_repository_and_refusals_are_shown_as_they_are() -> None:
     with made_scene() as scene:
         scene.taker("tom")

@@ -56,6 +56,7 @@ def is_asked(pen: Pen) -> bool:
     return "land checker (" in pen.cli("approvals").out
 
 
+@pytest.mark.storm
 def test_p4_bugfix_from_a_prompt_to_a_landed_branch(tmp_path: Path) -> None:
     """In sandboxes, as tasks are; the person allows the landing. With the real Claude Code:
     `tests/engines/test_bugfix.py`."""

@@ -1,4 +1,4 @@
-"""A person's home in which Chromium trusts a CA."""
+"""The browser of tests, and a person's home in which it trusts a CA."""
 
 import os
 import shutil
@@ -6,6 +6,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+
+def browser_program() -> str:
+    """Chromium; without it or without Playwright there is no test. The part of it that shows
+    nothing takes a third less CPU."""
+    pytest.importorskip("playwright.sync_api")
+    found = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    if found is None:
+        pytest.skip("chromium is not installed")
+    return found
 
 
 def browser_env(home: Path, authority: Path | None = None) -> dict[str, str]:
