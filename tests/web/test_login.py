@@ -1,6 +1,7 @@
 """Logging in: by address, by form, by header; wrong tokens; another token (V2)."""
 
 import contextlib
+import errno
 import json
 import re
 import shutil
@@ -15,7 +16,7 @@ from bullpen.home.paths import Home
 from bullpen.web import guard, login
 from bullpen.web.ended import EndedSessions
 from bullpen.web.session import SECONDS, Session, check_name, cookie_name, sign, verify
-from bullpen.web.token import VARIABLE, ensure_token, env_file
+from bullpen.web.token import VARIABLE, CurrentToken, ensure_token, env_file
 from bullpen.web.tries import FREE, LONGEST_SECONDS, MOST_ADDRESSES, Tries
 from tests.web.inside import InsideView, made_view
 
@@ -86,6 +87,27 @@ def test_v2_the_form_logs_in_and_leads_to_the_page_that_was_asked_for(view: Insi
     assert name_in(answer, view) == "Bob"
 
 
+@pytest.mark.parametrize("is_followed", [False, True], ids=["typed", "followed"])
+def test_v2_v4_the_filter_of_an_address_is_there_after_the_log_in_and_no_token(
+    view: InsideView, is_followed: bool
+) -> None:
+    foreign = {"origin": "", "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    headers = foreign if is_followed else {}
+    target = "/terminals?agents=main.csv%2Cb&filter=a+%22b&token=bullpen_web_of-somebody"
+    text = view.ask("GET", target, headers=headers, logged_in=False).text
+    assert "/terminals?agents=main.csv%2Cb&amp;filter=a+%22b" in text
+    assert "of-somebody" not in text
+    body = urlencode({"token": view.token, "next": "/?filter=main.csv&by=tree"}).encode()
+    answer = view.ask("POST", "/login", body, FORM, logged_in=False)
+    assert 'content="0;url=/?filter=main.csv&amp;by=tree"' in answer.text
+
+
+def test_v2_after_a_wrong_token_the_name_need_not_be_typed_again(view: InsideView) -> None:
+    body = urlencode({"token": "wrong", "name": 'Ann"><b>'}).encode()
+    answer = view.ask("POST", "/login", body, FORM, logged_in=False)
+    assert 'name="name" value="Ann&quot;&gt;&lt;b&gt;"' in answer.text
+
+
 @pytest.mark.parametrize("body", [b"a=1&" * 20, b"token=" + b"x" * 1000, b"\xff\0", b""])
 def test_v2_what_is_no_form_of_ours_is_refused_and_not_a_failure(
     own: InsideView, body: bytes
@@ -94,7 +116,8 @@ def test_v2_what_is_no_form_of_ours_is_refused_and_not_a_failure(
 
 
 @pytest.mark.parametrize(
-    "target", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:x", ""]
+    "target",
+    ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:x", "", "?x", "//e?x"],
 )
 def test_v2_the_form_leads_to_no_other_site(view: InsideView, target: str) -> None:
     body = urlencode({"token": view.token, "next": target}).encode()
@@ -213,6 +236,20 @@ def test_v2_without_a_token_to_be_trusted_nobody_gets_in(own: InsideView, change
     assert own.ask("GET", "/api/me", headers=cookie, logged_in=False).status_code == 401
     assert own.ask("GET", f"/?token={own.token}", logged_in=False).status_code == 401
     assert own.ask("GET", "/?token=", logged_in=False).status_code == 401
+
+
+def test_v2_a_token_that_cannot_be_read_for_a_moment_is_not_forgotten(
+    own: InsideView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = CurrentToken(own.home)
+    with monkeypatch.context() as patched:
+        patched.setattr("bullpen.web.token.read_plain", too_many_files)
+        assert token.value == ""
+    assert token.matches(own.token)
+
+
+def too_many_files(*_: object) -> bytes:
+    raise OSError(errno.EMFILE, "too many open files")
 
 
 def test_v2_the_token_is_made_once_and_other_lines_stay(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -18,7 +18,7 @@ from bullpen.errors import BullpenError
 from bullpen.web.ended import EndedSessions
 from bullpen.web.files import COMMON
 from bullpen.web.guard import client_of, is_page, refuse_hasty
-from bullpen.web.session import Session, check_name, set_cookie, sign
+from bullpen.web.session import NAME_CHARACTERS, Session, check_name, set_cookie, sign
 from bullpen.web.token import VARIABLE, CurrentToken
 from bullpen.web.tries import Tries
 
@@ -44,7 +44,7 @@ FORM = """
 <h1>Bullpen</h1>
 {problem}
 <form method="post" action="/login">
-<label>Your name <input name="name" maxlength="40" autocomplete="nickname"></label>
+<label>Your name <input name="name" value="{name}" maxlength="40" autocomplete="nickname"></label>
 <label>Token <input name="token" type="password" required autocomplete="current-password"></label>
 <input type="hidden" name="next" value="{next}">
 <button>Log in</button>
@@ -87,7 +87,7 @@ class Login:
         refuse_hasty(self._tries, address)
         if not self._token.matches(token):
             self._tries.failed(address, time.monotonic())
-            return self.form("That is not the token.", target)
+            return self.form("That is not the token.", target, name)
         self._tries.succeeded(address)
         before: Session | None = request.scope["state"]["session"]
         try:
@@ -105,10 +105,11 @@ class Login:
         self._ended.end(session, time.time())
         return Response(status_code=204, headers={"Set-Cookie": set_cookie(self._port, "", 0)})
 
-    def form(self, problem: str = "", target: str = "/") -> Response:
+    def form(self, problem: str = "", target: str = "/", name: str = "") -> Response:
         """What everybody gets who is not logged in."""
         shown = f'<p class="wrong" role="alert">{html.escape(problem)}</p>' if problem else ""
-        body = FORM.format(problem=shown, next=html.escape(_page_of(target)), variable=VARIABLE)
+        place, known = html.escape(_page_of(target)), html.escape(name[:NAME_CHARACTERS])
+        body = FORM.format(problem=shown, next=place, name=known, variable=VARIABLE)
         answer = _html(body, 401)
         # Without any referrer browsers call the origin of a form `null`. This one says no path.
         answer.headers["Referrer-Policy"] = "strict-origin"
@@ -134,9 +135,16 @@ def comes_from_elsewhere(request: Request) -> bool:
     return is_cross and headers.get("sec-fetch-mode") == "navigate"
 
 
+def asked_for(request: Request) -> str:
+    """The place in the page that was asked for, with its filter, and never with a token."""
+    query = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
+    return quote(request.scope["path"]) + (f"?{urlencode(query)}" if query else "")
+
+
 def _page_of(target: str) -> str:
     """A place in the page, and never another site."""
-    is_ours = target.startswith("/") and not target.startswith(("//", "/\\")) and is_page(target)
+    path = target.partition("?")[0]
+    is_ours = path.startswith("/") and not path.startswith(("//", "/\\")) and is_page(path)
     return target if is_ours and target.isprintable() else "/"
 
 

@@ -32,7 +32,7 @@ from bullpen.web.discovered import Discovered
 from bullpen.web.first_load import first_load
 from bullpen.web.guard import NO_PAGES
 from bullpen.web.live import follow
-from bullpen.web.login import Login, comes_from_elsewhere, going_on, message_page
+from bullpen.web.login import Login, asked_for, comes_from_elsewhere, going_on, message_page
 from bullpen.web.mirror import HUB_STATUS, TABLE, Row
 from bullpen.web.session import Session, check_name
 from bullpen.web.terminal import PageTerminal
@@ -101,8 +101,8 @@ class ViewRoutes:
         if path == "/" and "token" in request.query_params:
             return self._login.by_address(request)
         if session is None:
-            is_again = comes_from_elsewhere(request)
-            return going_on(path, 401) if is_again else self._login.form(target=path)
+            place, is_again = asked_for(request), comes_from_elsewhere(request)
+            return going_on(place, 401) if is_again else self._login.form(target=place)
         if path.count("/") == 1 and "." in path:
             return self._file(request, path[1:])
         page = files.page()
