@@ -71,8 +71,10 @@ class CurrentToken:
             return ""
         seen = (status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode, status.st_uid)
         if seen != self._seen:
-            self._value = self._load()
-            self._seen = seen
+            try:
+                self._value, self._seen = self._load(), seen
+            except OSError:  # it may be read the next time: say, too many files were open
+                self._value, self._seen = "", ()
         return self._value
 
     def matches(self, given: str) -> bool:
@@ -84,7 +86,7 @@ class CurrentToken:
             _refuse_open(self._path)
             token = find_token(_read(self._path))
             return _checked(token, self._path) if token else ""
-        except (BullpenError, OSError):
+        except BullpenError:
             return ""
 
 
