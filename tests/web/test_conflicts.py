@@ -8,12 +8,18 @@ ANSWER = RawAnswer(200, b"{}", "application/json")
 
 
 def test_v9_a_look_is_due_when_something_has_happened_and_it_has_rested() -> None:
-    look = Look(ANSWER, event=7, began=100.0, ended=100.1)
-    rested = 100.1 + REST_SECONDS
+    look = Look(ANSWER, event=7, began=100.0, ended=101.0)
+    rested = 101.0 + REST_TIMES
     assert not look.is_due(8, rested - 0.1)
     assert look.is_due(8, rested)
     assert not look.is_due(7, rested)
-    assert look.is_due(7, 100.1 + KEPT_SECONDS)
+    assert look.is_due(7, 101.1 + KEPT_SECONDS)
+
+
+def test_v9_a_quick_look_is_soon_taken_again_although_nobody_said_that_anything_happened() -> None:
+    look = Look(ANSWER, event=7, began=100.0, ended=100.02)
+    assert not look.is_due(7, 100.02 + REST_SECONDS - 0.1)
+    assert look.is_due(7, 100.02 + REST_SECONDS + 0.1)
 
 
 def test_v9_a_look_that_took_long_is_followed_by_a_long_rest() -> None:
