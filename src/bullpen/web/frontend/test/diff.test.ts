@@ -56,6 +56,14 @@ test('every line of both texts is in the difference, unless it is common', () =>
   assert.deepEqual(compare('old', '').map(line => line.kind), ['del'])
 })
 
+test('a line break that is taken away or added at the end is a change that is seen', () => {
+  const kinds = (before: string, after: string) => compare(before, after).map(line => `${line.kind} ${line.text}`)
+  assert.deepEqual(kinds('x = 1  # note\n', 'x = 1  # note'), ['same x = 1  # note', 'del (the line break after it: what follows is joined to this line)'])
+  assert.deepEqual(kinds('a', 'a\n'), ['same a', 'add (a line break after it)'])
+  assert.deepEqual(kinds('a\n', ''), ['del a'])
+  assert.deepEqual(kinds('a\n', 'b\n'), ['del a', 'add b'])
+})
+
 test('an edit of Gemini CLI and a patch of Codex are diffs, too', () => {
   assert.deepEqual(readEdits('replace', { file_path: '/a', old_string: 'a', new_string: 'b', instruction: 'x' })!.rest, [['instruction', 'x']])
   const text = '*** Begin Patch\n*** Update File: a.py\n*** Move to: b.py\n@@ def f():\n same\n-old\n+new\n*** Add File: c\n+one\n*** Delete File: d\n*** End Patch\n'

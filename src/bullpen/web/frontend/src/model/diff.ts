@@ -91,7 +91,15 @@ export function compare(before: string, after: string): DiffLine[] {
   const same = (text: string): DiffLine => ({ kind: 'same', text })
   const before_ = old.slice(Math.max(0, head - CONTEXT), head).map(same)
   const after_ = old.slice(old.length - tail, old.length - tail + CONTEXT).map(same)
-  return [...before_, ...middle, ...after_]
+  return [...before_, ...middle, ...after_, ...lineBreak(before, after)]
+}
+
+/** No line differs then, and what follows in the file is joined to this one, or cut off from it. */
+function lineBreak(before: string, after: string): DiffLine[] {
+  if (!before || !after || before.endsWith('\n') === after.endsWith('\n')) return []
+  return after.endsWith('\n')
+    ? [{ kind: 'add', text: '(a line break after it)' }]
+    : [{ kind: 'del', text: '(the line break after it: what follows is joined to this line)' }]
 }
 
 function byLines(old: string[], now: string[]): DiffLine[] {
