@@ -1,13 +1,19 @@
 """The page when the network or the view is away for a while: it goes on, and has missed nothing
 (V1, V4, V11)."""
 
+import contextlib
+
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.waiting import wait_until
 from tests.web.page import made_view
 from tests.web.scene import Scene, made_scene
 
 pytestmark = pytest.mark.slow
+
+
+MOST_STREAMS = 4  # as in live/slots.ts: a browser has six connections to a host
 
 
 def standing(scene: Scene) -> None:
@@ -77,3 +83,62 @@ def test_v1_v4_a_page_goes_on_with_a_new_certificate_of_the_ca_that_its_browser_
             assert (pen.root / "web" / "ca.pem").read_bytes() == files["ca.pem"]
             assert (pen.root / "web" / "cert.pem").read_bytes() != files["cert.pem"]
             expect_whole(page)
+
+
+# What each shows of its own, once it has been told.
+PLACES = {
+    "/approvals": "[aria-label='permission of bob'] tr.add",
+    "/agents/amy/history": ".news li",
+    "/agents/amy/changes": ".content .empty",
+}
+# A link that is pressed while the page is open.
+FOLLOW = """to => {
+  const link = Object.assign(document.createElement('a'), { href: to })
+  document.body.append(link)
+  link.click()
+  link.remove()
+}"""
+
+
+def test_v4_what_was_opened_while_the_hub_was_away_is_there_when_it_is_back() -> None:
+    with made_scene() as scene:
+        standing(scene)
+        scene.ask("bob", "Edit", file_path="/a", old_string="a", new_string="b")
+        with made_view(scene) as view, contextlib.ExitStack() as opened:
+            errors = ("503", "ERR_")
+            pages = {to: opened.enter_context(view.page(errors=errors)) for to in PLACES}
+            scene.pen.kill_hub()
+            for to, page in pages.items():
+                expect(page.locator(".banner")).to_contain_text("Behind by")
+                page.evaluate(FOLLOW, to)
+                expect(page.locator("main .problem").first).to_be_visible()
+            scene.pen.start()
+            for to, page in pages.items():
+                expect(page.locator(f"main {PLACES[to]}").first).to_be_visible()
+                expect(page.locator(".problem")).to_have_count(0)
+            allow = pages["/approvals"].get_by_role("button", name="Allow")
+            expect(allow).to_be_enabled()
+
+
+def test_v4_more_tabs_than_a_browser_has_connections_are_all_of_now() -> None:
+    with made_scene() as scene:
+        standing(scene)
+        scene.works("bob")
+        with made_view(scene) as view, view.page() as first:
+            tabs = [first]
+            for _ in range(6):
+                tabs.append(first.context.new_page())
+                tabs[-1].goto("/")
+                expect(tabs[-1].locator("[data-item='agent:amy']")).to_contain_text("idle")
+            scene.works("amy", "Bash")
+            for tab in tabs:
+                expect(tab.locator("[data-item='agent:amy']")).to_contain_text("working · Bash")
+                expect(tab.locator(".live")).to_be_visible()
+            streaming = [tab for tab in tabs if tab.locator(".live").text_content() == "live"]
+            assert len(streaming) == MOST_STREAMS
+            # Whoever waits gets the place of a tab that is closed.
+            waiting = [tab for tab in tabs if tab not in streaming]
+            streaming[0].close()
+            wait_until(
+                lambda: any(tab.locator(".live").text_content() == "live" for tab in waiting)
+            )

@@ -117,7 +117,15 @@ def test_v2_what_is_no_form_of_ours_is_refused_and_not_a_failure(
 
 @pytest.mark.parametrize(
     "target",
-    ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:x", "", "?x", "//e?x"],
+    [
+        "//evil.example",
+        "https://evil.example",
+        "/\\evil.example",
+        "javascript:x",
+        "",
+        "?x",
+        "//e?x",
+    ],
 )
 def test_v2_the_form_leads_to_no_other_site(view: InsideView, target: str) -> None:
     body = urlencode({"token": view.token, "next": target}).encode()

@@ -13,36 +13,41 @@ const MOST_PAGES = 40
 
 export function Conversation({ agent, task = '' }: { agent: Agent; task?: string }) {
   const touched = useWorld(world => world.touched[agent.name])
+  const returns = useWorld(world => world.returns)
   const calm = useCalm(touched)
   const [entries, setEntries] = useState<Entry[] | null>(null)
   const [error, setError] = useState<unknown>(null)
-  const place = useRef({ conversation: '', offset: 0 })
+  const read = useRef({ conversation: '', offset: 0 })  // how far `entries` go
   const end = useRef<HTMLDivElement>(null)
   useEffect(() => {
     const abort = new AbortController()
-    const read = async () => {
+    const readOn = async () => {
       let known = entries ?? []
+      let { conversation, offset } = read.current
       for (let page = 0; page < MOST_PAGES; page++) {
-        const query = { offset: place.current.offset, ...(task ? { task } : {}) }
+        const query = { offset, ...(task ? { task } : {}) }
         const found = await get<Transcript>(`/agents${path(agent.name)}/transcript`, query, abort.signal)
-        if (found.conversation !== place.current.conversation) {
+        if (found.conversation !== conversation) {
           // Another conversation than before: from its beginning.
-          const isFirst = place.current.conversation === ''
-          place.current = { conversation: found.conversation, offset: isFirst ? found.offset : 0 }
+          const isFirst = conversation === ''
+          conversation = found.conversation
+          offset = isFirst ? found.offset : 0
           known = isFirst ? found.entries : []
           if (!isFirst) continue
         } else {
           known = addEntries(known, found.entries)
-          place.current.offset = found.offset
+          offset = found.offset
         }
+        // Page by page: where it is broken off, the next look goes on, and nothing is lost.
+        read.current = { conversation, offset }
+        setEntries(known)
         if (!found.more) break
       }
-      setEntries(known)
       setError(null)
     }
-    read().catch((failure: unknown) => { if (!abort.signal.aborted) setError(failure) })
+    readOn().catch((failure: unknown) => { if (!abort.signal.aborted) setError(failure) })
     return () => abort.abort()
-  }, [agent.name, agent.run, task, calm])
+  }, [agent.name, agent.run, task, calm, returns])
   useEffect(() => {
     const isNearEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 240
     if (isNearEnd) end.current?.scrollIntoView({ block: 'nearest' })

@@ -3,7 +3,8 @@
 import type { Agent, Approval, HubEvent, Landing, Task, UsageReport } from '../model/nouns.ts'
 import { get, onLoggedOut, refusal, Refused } from './http.ts'
 import { newsOf } from './news.ts'
-import { againMs, failedMs, FIRST_MS, MOST_FAILURES, POLL_TIMEOUT_MS, pollMs, SILENT_MS, SOUND_MS } from './pace.ts'
+import { againMs, failedMs, FIRST_MS, MOST_FAILURES, POLL_TIMEOUT_MS, pollMs, SILENT_MS, SLOT_MS, SOUND_MS } from './pace.ts'
+import { takeSlot } from './slots.ts'
 import { SentReader } from './sse.ts'
 import { change, current } from './store.ts'
 import { type Link, mergeAgents, type Part, take, type World } from './world.ts'
@@ -22,6 +23,7 @@ let hasNews = false
 const sleepers = new Set<() => void>()
 
 class HeldBack extends Error {}
+class NoSlot extends Error {}
 
 export function connect(): void {
   onLoggedOut(() => { setLink({ is: 'logged out' }); stopPolling() })
@@ -53,7 +55,11 @@ function check(): void {
 }
 
 function setLink(link: Link): void {
-  change(world => (world.link.is === 'logged out' ? world : { ...world, link }))
+  change(world => {
+    if (world.link.is === 'logged out') return world
+    const isBack = world.link.is === 'behind' && link.is === 'live'
+    return { ...world, link, returns: world.returns + Number(isBack) }
+  })
 }
 
 function lose(why: string): void {
@@ -75,6 +81,11 @@ async function follow(): Promise<void> {
     try {
       await stream()
     } catch (error) {
+      if (error instanceof NoSlot) {
+        poll()
+        await pause(SLOT_MS)
+        continue
+      }
       isHeldBack = error instanceof HeldBack
       why = error instanceof Error && !isHeldBack && error.name !== 'AbortError' ? error.message : 'connecting again'
     }
@@ -103,6 +114,8 @@ async function stream(): Promise<void> {
   // Without a gap: what it begins with is not older than the place where the stream goes on.
   const hasBegun = position === null
   if (position === null) position = await begin(own.signal)
+  const release = await takeSlot()
+  if (!release) throw new NoSlot()
   const headers: Record<string, string> = { 'Last-Event-ID': String(position) }
   const late = setTimeout(() => own.abort(new HeldBack()), FIRST_MS)
   try {
@@ -114,6 +127,7 @@ async function stream(): Promise<void> {
     })
   } finally {
     clearTimeout(late)
+    release()
   }
 }
 

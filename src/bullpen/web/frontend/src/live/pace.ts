@@ -9,6 +9,8 @@ export const SILENT_MS = 28_000
 export const POLL_TIMEOUT_MS = 10_000
 /** So many streams in a row that fail at once: what lies between lets none through. */
 export const MOST_FAILURES = 3
+/** How often a page that has no stream, because other tabs have them all, looks whether one is free. */
+export const SLOT_MS = 3_000
 /** One that went on for so long was not held back. */
 export const SOUND_MS = 60_000
 

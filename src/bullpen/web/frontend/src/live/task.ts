@@ -4,6 +4,7 @@ import type { Task } from '../model/nouns.ts'
 import { path, refusal, Refused } from './http.ts'
 import { failedMs, FIRST_MS, POLL_TIMEOUT_MS, SILENT_MS, SOUND_MS, taskPollMs } from './pace.ts'
 import { type Sent, SentReader } from './sse.ts'
+import { takeSlot } from './slots.ts'
 import { current } from './store.ts'
 
 export type Said =
@@ -55,7 +56,8 @@ export async function followTask(id: string, signal: AbortSignal, onHeard: (hear
     if (heard.length) onHeard(heard)
   }
   for (let failures = 0; ; failures++) {
-    const isPolled = isLinkPolled() || Date.now() < pollsUntil
+    const release = isLinkPolled() || Date.now() < pollsUntil ? null : await takeSlot()
+    const isPolled = release === null
     const began = Date.now()
     let isAnswered = false
     try {
@@ -67,6 +69,8 @@ export async function followTask(id: string, signal: AbortSignal, onHeard: (hear
         pollsUntil = Date.now() + SOUND_MS
         continue
       }
+    } finally {
+      release?.()
     }
     if (end) return onEnd((end.data['task'] ?? end.data) as unknown as Task)
     if (isAnswered) failures = 0

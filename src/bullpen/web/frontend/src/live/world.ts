@@ -28,6 +28,8 @@ export interface World {
   loaded: number
   /** How often something of it has changed that only its own page shows: messages, work, tasks. */
   touched: Record<string, number>
+  /** How often it was behind and came back: what no event speaks of is then fetched again. */
+  returns: number
 }
 
 export const NOTHING: World = {
@@ -43,6 +45,7 @@ export const NOTHING: World = {
   lastEvent: 0,
   loaded: 0,
   touched: {},
+  returns: 0,
 }
 
 const MOST_NEWS = 60

@@ -1,25 +1,20 @@
 // Everything that waits for a person, across all agents; and what was decided lately.
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect } from 'preact/hooks'
 import type { Approval, Message } from '../model/nouns.ts'
 import { clock } from '../model/text.ts'
-import { get, path } from '../live/http.ts'
+import { path } from '../live/http.ts'
 import { useWorld } from '../live/store.ts'
 import { chosen } from '../live/keys.ts'
 import { NeedsYou } from '../parts/list.tsx'
 import { StateIcon } from '../parts/icons.tsx'
 import { useCalm, useFetched } from '../parts/fetched.tsx'
-import { Empty, Literal } from '../parts/text.tsx'
+import { Empty, Literal, Problem } from '../parts/text.tsx'
 
 export function Approvals({ id }: { id: number | null }) {
   const waiting = useWorld(world => world.approvals)
   const isLoaded = useWorld(world => world.isLoaded)
-  const [decided, setDecided] = useState<Approval[]>([])
-  useEffect(() => {
-    const abort = new AbortController()
-    get<{ approvals: Approval[] }>('/approvals', { all: 1 }, abort.signal)
-      .then(list => setDecided(list.approvals.filter(one => one.state.status !== 'waiting').reverse()), () => {})
-    return () => abort.abort()
-  }, [waiting])
+  const all = useFetched<{ approvals: Approval[] }>('/approvals', { all: 1 }, waiting)
+  const decided = (all.value?.approvals ?? []).filter(one => one.state.status !== 'waiting').reverse()
   useEffect(() => {
     if (id === null || !isLoaded) return
     chosen.set(`approval:${id}`)
@@ -35,7 +30,8 @@ export function Approvals({ id }: { id: number | null }) {
       <ToYou />
       <section class="card" aria-label="Decided lately">
         <header><h2>Decided lately</h2></header>
-        {decided.length === 0 && <Empty title="Nothing yet" />}
+        {all.error !== null && <div class="pad"><Problem error={all.error} /></div>}
+        {all.value && decided.length === 0 && <Empty title="Nothing yet" />}
         {decided.slice(0, 30).map(one => (
           <a key={one.id} class="row" href={`/agents${path(one.agent)}`}>
             <span class={`state ${lookOf(one)}`}><StateIcon look={lookOf(one)} /></span>

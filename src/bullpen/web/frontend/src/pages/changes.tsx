@@ -22,6 +22,7 @@ const OVER = ['landed', 'cancelled', 'refused']
 /** How far each branch is, asked for a few at a time: those whose agents something has happened to. */
 function useDiffs(agents: Agent[], again: number): Record<string, Diff> {
   const [diffs, setDiffs] = useState<Record<string, Diff>>({})
+  const returns = useWorld(world => world.returns)
   const names = agents.map(agent => agent.name).join('\n')
   const seen = useRef<Record<string, number>>({})  // by name, the last event before its diff was asked for
   useEffect(() => {
@@ -42,7 +43,7 @@ function useDiffs(agents: Agent[], again: number): Record<string, Diff> {
     }
     for (let worker = 0; worker < AT_ONCE; worker++) void work()
     return () => abort.abort()
-  }, [names, again])
+  }, [names, again, returns])
   return diffs
 }
 

@@ -2,11 +2,12 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Approval, WholeApproval } from '../model/nouns.ts'
 import { readEdits } from '../model/request.ts'
-import { fresh, get, path, post, Refused } from '../live/http.ts'
+import { fresh, path, post, Refused } from '../live/http.ts'
 import { refresh } from '../live/connect.ts'
 import { useWorld } from '../live/store.ts'
 import { chosen } from '../live/keys.ts'
 import { Edits } from './diff.tsx'
+import { useFetched } from './fetched.tsx'
 import { StateIcon } from './icons.tsx'
 import { Questions } from './questions.tsx'
 import { Ago, Command, Literal, Problem } from './text.tsx'
@@ -17,17 +18,8 @@ const EDITING = ['Edit', 'MultiEdit', 'Write']
 /** All of it, when its list entry is only the beginning or its input is shown as a diff. */
 function useWhole(approval: Approval): { whole: WholeApproval | null; error: unknown; isNeeded: boolean } {
   const isNeeded = approval.more > 0 || EDITING.includes(approval.tool)
-  const [whole, setWhole] = useState<WholeApproval | null>(null)
-  const [error, setError] = useState<unknown>(null)
-  useEffect(() => {
-    if (!isNeeded) return
-    const abort = new AbortController()
-    get<WholeApproval>(path('approvals', String(approval.id)), {}, abort.signal).then(setWhole, reason => {
-      if (!abort.signal.aborted) setError(reason)
-    })
-    return () => abort.abort()
-  }, [approval.id, isNeeded])
-  return { whole, error, isNeeded }
+  const { value, error } = useFetched<WholeApproval>(isNeeded ? path('approvals', String(approval.id)) : null)
+  return { whole: value, error, isNeeded }
 }
 
 function Body({ approval, whole }: { approval: Approval; whole: WholeApproval | null }) {

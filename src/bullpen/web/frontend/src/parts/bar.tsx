@@ -42,7 +42,7 @@ export function Bar({ route }: { route: Route }) {
         ))}
       </nav>
       <div class="facts">
-        {isLive && <span class="live wide-only" title={isPolled ? 'asked again and again: something on the way holds streams of events back' : 'connected to the hub'}><i />live{isPolled && ', polled'}</span>}
+        {isLive && <span class="live wide-only" title={isPolled ? 'asked again and again: streams of events are held back on the way, or other tabs have them' : 'connected to the hub'}><i />live{isPolled && ', polled'}</span>}
         <span class="wide-only"><b>{running}</b> running</span>
         {usd !== null && <span><b>{money(usd)}</b><span class="hide-phone"> today</span></span>}
         <button class="icon-btn" aria-label="Search and commands (Ctrl K)" title="Ctrl K" onClick={() => over.set('palette')}><Icon name="search" /></button>
@@ -76,13 +76,13 @@ export function Bottom({ route }: { route: Route }) {
 export function Banner() {
   const link = useWorld(world => world.link)
   if (link.is === 'logged out') {
-    return <div class="banner" role="alert"><StateIcon look="bad" /><span>You are logged out.</span><a class="btn tiny" href="/" target="_self">Log in</a></div>
+    return <div class="banner" role="alert"><StateIcon look="bad" /><span>You are logged out.</span><a class="btn tiny" href={location.pathname + location.search} target="_self">Log in</a></div>
   }
   if (link.is !== 'behind') return null
   return (
     <div class="banner" role="alert">
       <StateIcon look="need" />
-      <span><b>Behind by <Ago at={link.since} />.</b> <Literal text={link.why} />. What you see was so then, and is brought up to date by itself.</span>
+      <span><b>Behind by <Ago at={link.since} />:</b> <Literal text={link.why} />. What you see was so then, and is brought up to date by itself.</span>
       <button class="btn tiny right" onClick={restart}>Try now</button>
     </div>
   )

@@ -18,6 +18,7 @@ export function useConflicts(): Known {
   const event = useWorld(world => lastOnBranches(world))
   const hasTwo = useWorld(world => Object.values(world.agents).filter(agent => agent.worktree).length > 1)
   const calm = useCalm(event, CALM_MS)
+  const returns = useWorld(world => world.returns)
   const last = useRef(event)
   last.current = event
   const [known, setKnown] = useState(NOTHING)
@@ -34,7 +35,7 @@ export function useConflicts(): Known {
     )
     look()
     return () => { abort.abort(); clearTimeout(timer) }
-  }, [calm, hasTwo])
+  }, [calm, hasTwo, returns])
   return known
 }
 
