@@ -237,6 +237,13 @@ def test_v7_terminal_is_read_only_until_it_is_taken_over() -> None:
             page.keyboard.type("echo se''en-$COLUMNS\n")
             page.wait_for_function(f"() => /seen-[0-9]+/.test(({text})())")
             assert "un-seen" not in page.evaluate(text)
+            other = page.context.new_page()
+            other.set_viewport_size({"width": 700, "height": 500})
+            other.goto("/agents/amy/terminal")
+            other.get_by_role("button", name="Take over").click()
+            expect(page.get_by_text("Another window has set its size.")).to_be_visible()
+            page.keyboard.type("x")
+            expect(page.get_by_text("The terminal has the size of this window.")).to_be_visible()
             page.get_by_role("button", name="Give back").click()
             expect(page.get_by_text("You watch")).to_be_visible()
 

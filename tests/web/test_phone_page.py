@@ -118,6 +118,8 @@ def test_v11_on_a_phone_an_agents_name_stands_beside_what_stops_it_and_why_befor
     None
 ):
     with made_scene() as scene:
+        scene.start("amy")
+        scene.idle("amy")
         scene.start("bob")
         scene.works("bob")
         scene.ask("bob", "Bash", command="make")
@@ -131,3 +133,22 @@ def test_v11_on_a_phone_an_agents_name_stands_beside_what_stops_it_and_why_befor
             )
             assert abs(name - stop) < 30 < state - name
             assert table.bounding_box()["y"] < card
+            page.goto("/agents/amy/terminal")
+            stop = page.get_by_role("button", name="Stop…").bounding_box()["y"]
+            chip = page.locator(".panel .top .state")
+            expect(chip).to_have_text("idle")  # short enough to stand beside the button
+            assert chip.bounding_box()["y"] > stop + 30
+
+
+def test_v4_v11_on_a_phone_a_row_says_all_of_what_its_agent_waits_for() -> None:
+    with made_scene() as scene:
+        scene.start(LONG)
+        scene.works(LONG)
+        scene.ask(LONG, "mcp__a-server__a-tool", path="/a")
+        with made_view(scene) as view, view.page(360, 760) as page:
+            who = page.locator(f"[data-item='agent:{LONG}'] .who")
+            expect(who).to_contain_text("permission: mcp__a-server__a-tool")
+            cut = who.evaluate(
+                "e => [e.scrollWidth - e.clientWidth, e.scrollHeight - e.clientHeight]"
+            )
+            assert max(cut) <= 1, cut

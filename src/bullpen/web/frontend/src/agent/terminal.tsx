@@ -4,7 +4,7 @@ import { useWorld } from '../live/store.ts'
 import { Literal } from '../parts/text.tsx'
 import type { Opened, Size } from './xterm.ts'
 
-type Shown = { is: 'opening' | 'watching' | 'taken' } | { is: 'away' | 'over'; why: string }
+type Shown = { is: 'opening' | 'watching' } | { is: 'taken'; isOwnSize: boolean } | { is: 'away' | 'over'; why: string }
 
 const AGAIN_MS = 1_500
 const ENDED = 4410
@@ -34,7 +34,7 @@ export function TerminalView({ name, run }: { name: string; run: string }) {
         <span class="dim" role="status">
           {shown.is === 'opening' && 'Opening…'}
           {shown.is === 'watching' && 'You watch; nothing that you type goes there.'}
-          {isTaken && <><b class="work">You type here.</b> The terminal has the size of this window.</>}
+          {isTaken && <><b class="work">You type here.</b> {shown.isOwnSize ? 'The terminal has the size of this window.' : 'Another window has set its size.'}</>}
           {(shown.is === 'away' || shown.is === 'over') && <Literal text={shown.why} />}
         </span>
       </div>
@@ -88,17 +88,20 @@ function attach(opened: Opened, name: string, show: (shown: Shown) => void, give
     term.options.disableStdin = !taken
     term.options.cursorBlink = false
   }
+  const showTaken = (isOwnSize: boolean) => { show(isTaken ? { is: 'taken', isOwnSize } : { is: 'watching' }) }
   const hear = (said: Record<string, unknown>) => {
-    if (said['resync']) { term.reset(); show({ is: isTaken ? 'taken' : 'watching' }) }
+    if (said['resync']) { term.reset(); showTaken(true) }
     if ('taken' in said) {
       setTaken(said['taken'] === true)
-      show({ is: isTaken ? 'taken' : 'watching' })
+      showTaken(true)
       if (isTaken) { draw(null); tellSize() }
     }
     if ('size' in said) {
       const size = said['size'] as Size
       term.reset()
-      draw(isTaken && asked === size.join() ? null : size)
+      const isOwn = isTaken && asked === size.join()
+      showTaken(isOwn)
+      draw(isOwn ? null : size)
     }
     if ('away' in said) show({ is: 'away', why: `${String(said['away'])}; it comes back by itself.` })
     if ('ended' in said) { isOver = true; show({ is: 'over', why: String(said['ended']) }) }

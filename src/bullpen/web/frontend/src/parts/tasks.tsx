@@ -52,7 +52,7 @@ export function TaskHistory({ agent = '', again = 0 }: { agent?: string; again?:
     <section class="card" aria-label="History">
       <header>
         <h2>History</h2>{value && <b class="badge">{value.total}</b>}
-        <input class="right narrow" type="search" aria-label="Find in prompts and outputs" placeholder="Find in prompts and outputs" value={text} onInput={event => { setPage(1); setText(event.currentTarget.value) }} />
+        <input class="right narrow" type="search" aria-label="Find in prompts and outputs" placeholder="In prompts and outputs" value={text} onInput={event => { setPage(1); setText(event.currentTarget.value) }} />
       </header>
       {error !== null && <div class="pad"><Problem error={error} /></div>}
       {value?.total === 0 && <Empty title={text ? 'Nothing found' : 'No tasks yet'} />}
