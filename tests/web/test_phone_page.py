@@ -105,6 +105,9 @@ def test_v8_v11_on_a_phone_a_short_card_is_short_beside_a_tall_one() -> None:
             expect(cards).to_have_count(2)
             short, tall = (cards.nth(at).bounding_box()["height"] for at in (0, 1))
             assert short < 200 < tall
+            # Who sees the beginning alone knows that there is more.
+            expect(cards.nth(1).locator(".top")).to_contain_text("30 lines")
+            expect(cards.nth(0).locator(".top")).not_to_contain_text("line")
             # What follows stands below the card that is seen, and below the tall one when that is.
             inbox, after = page.locator(".inbox"), page.get_by_role("region", name="Decided lately")
             assert after.bounding_box()["y"] - cards.nth(0).bounding_box()["y"] < short + 40

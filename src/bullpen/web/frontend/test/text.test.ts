@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { clock, count, exactClock, literal, money, span } from '../src/model/text.ts'
+import { clock, count, exactClock, literal, money, sizeOf, span } from '../src/model/text.ts'
 
 test('what is invisible or reorders a line is written out', () => {
   assert.equal(literal('rm\u202e -rf\u0007\u200b'), 'rm⟨U+202E⟩ -rf⟨U+0007⟩⟨U+200B⟩')
@@ -12,6 +12,12 @@ test('what is invisible or reorders a line is written out', () => {
 
 test('a long empty stretch cannot push a command out of sight', () => {
   assert.equal(literal(`ls${' '.repeat(300)}; rm x`), 'ls⟨300 spaces⟩; rm x')
+})
+
+test('of a text whose end may not be seen the length is said', () => {
+  assert.equal(sizeOf('make all'), '')
+  assert.equal(sizeOf(`ls${'\n'.repeat(100)}rm x\n`), '101 lines')
+  assert.equal(sizeOf(`echo ${'A'.repeat(3000)}`), '3005 characters')
 })
 
 test('figures are short', () => {

@@ -63,6 +63,16 @@ export function money(usd: number): string {
   return `$${usd.toFixed(2).replace(/\B(?=(\d{3})+(?!\d))/g, ',')}`
 }
 
+const FEW_LINES = 8
+const FEW_CHARACTERS = 400
+
+/** How long a text is whose end may not be seen: `200 lines`; nothing for a short one. */
+export function sizeOf(text: string): string {
+  const lines = text.replace(/\n$/, '').split('\n').length
+  if (lines > FEW_LINES) return many(lines, 'line')
+  return text.length > FEW_CHARACTERS ? many(text.length, 'character') : ''
+}
+
 /** `1 agent`, `2 agents`. */
 export function many(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Approval, WholeApproval } from '../model/nouns.ts'
 import { readEdits } from '../model/request.ts'
+import { sizeOf } from '../model/text.ts'
 import { fresh, path, post, Refused } from '../live/http.ts'
 import { refresh } from '../live/connect.ts'
 import { useWorld } from '../live/store.ts'
@@ -73,6 +74,8 @@ export function Ask({ approval }: { approval: Approval }) {
   const isReachable = approval.state.status === 'waiting' && approval.state.reachable
   const isReady = isLive && !sent && (!isNeeded || whole !== null)
   const isDirectors = approval.run.startsWith('director:')  // no agent's run has a colon
+  // Its buttons are pressed without a look at the end: then one knows at least that there is more.
+  const size = isQuestion || isDirectors || (whole && readEdits(approval.tool, whole.input)) ? '' : sizeOf(whole?.text ?? approval.text)
   const title = isQuestion ? 'question' : isDirectors ? 'decision' : approval.tool === 'Land' ? 'landing' : 'permission'
   return (
     <article class={`ask${isChosen ? ' chosen' : ''}`} data-item={key} aria-label={`${title} of ${approval.agent}`}>
@@ -81,6 +84,7 @@ export function Ask({ approval }: { approval: Approval }) {
         <a href={`/${isDirectors ? 'directors' : 'agents'}${path(approval.agent)}`}><b>{approval.agent}</b></a>
         {isDirectors && <span>goes no further</span>}
         {!isQuestion && !isDirectors && <span>wants <b><Literal text={approval.tool} /></b></span>}
+        {size && <span class="dim small nowrap">{size}</span>}
         <span class="right dim small nowrap"><a class="dim" href={`/approvals/${approval.id}`}>#{approval.id}</a> · <Ago at={approval.asked} /></span>
       </div>
       <div class="body">

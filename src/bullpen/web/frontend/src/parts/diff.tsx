@@ -46,7 +46,7 @@ export function Edits({ shown }: { shown: Shown }) {
       {shown.edits.map((edit, at) => (
         <div key={at} class="file">
           <header>
-            <Literal text={edit.path} />{edit.isNew && <span class="dim">whole file</span>}
+            <Literal text={edit.path} />{edit.isNew && <span class="dim nowrap">whole file</span>}
             <EditCounts edits={[edit]} />
           </header>
           <Lines lines={edit.lines} />
