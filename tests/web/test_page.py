@@ -315,17 +315,26 @@ def test_v5_v6_task_from_the_form_to_its_result_and_logs() -> None:
         scene.taker("tom")
         with made_view(scene) as view, view.page() as page:
             page.goto("/tasks")
-            page.locator("form select").first.select_option("tom")
+            choice = page.locator("form select").first
+            choice.select_option("tom")
             page.get_by_role("textbox", name="Prompt").fill("Count [[say All 12 tests pass.]]")
-            page.get_by_role("button", name="Give the task").click()
+            give = page.get_by_role("button", name="Give the task")
+            # While the one that was chosen has another task, nobody else gets this one.
+            body = {"prompt": "[[hold x ; say Done.]]"}
+            task = scene.pen.client().post("agents", "tom", "task", body=body)["task_id"]
+            scene.claude.wait_held("x")
+            expect(choice.locator("option:checked")).to_have_text("tom · not free now")
+            expect(give).to_be_disabled()
+            scene.pen.client().post("task", task, "cancel")
+            give.click()
             progress = page.get_by_role("log", name="progress")
             expect(progress).to_contain_text("All 12 tests pass.")
             expect(page.locator("section[aria-label^='task t-'] .state")).to_contain_text(
                 "completed"
             )
             logs = page.get_by_role("button", name="Logs of")
-            expect(logs).to_have_count(1)
-            logs.click()
+            expect(logs).to_have_count(2)
+            logs.first.click()
             expect(page.get_by_text("Run 1")).to_be_visible()
 
 

@@ -17,7 +17,7 @@ export function Messages({ agent }: { agent: Agent }) {
   // One id for one text: what is sent again after a lost answer is the same message.
   const [id, setId] = useState(newId)
   const send = async () => {
-    if (!text.trim()) return
+    if (!isLive || !text.trim()) return
     setFailure(null)
     try {
       await post(`/agents${path(agent.name)}/messages`, { text, id, priority: isUrgent ? 'urgent' : 'normal' })

@@ -1,5 +1,5 @@
 // Give a task, see what becomes of it, go on with it; and all that were.
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import type { Agent } from '../model/nouns.ts'
 import { refresh } from '../live/connect.ts'
 import { fresh, path, post } from '../live/http.ts'
@@ -45,9 +45,11 @@ function Form() {
   const [isSent, setSent] = useState(false)
   const [isMore, setMore] = useState(false)
   const set = (next: Partial<typeof fields>) => setFields({ ...fields, ...next })
-  // One that is no longer free is not offered: then whoever is free takes it.
-  useEffect(() => { if (fields.agent && !free.some(agent => agent.name === fields.agent)) set({ agent: '' }) }, [free.length])
+  // Whoever was chosen stays it, and is waited for: what was meant for one is given to nobody else.
+  const isTaken = fields.agent !== '' && !free.some(agent => agent.name === fields.agent)
+  const isReady = isLive && !isSent && !isTaken && fields.prompt.trim() !== ''
   const give = async () => {
+    if (!isReady) return
     setSent(true)
     setError(null)
     const body = {
@@ -80,11 +82,12 @@ function Form() {
         <label><span>Agent</span>
           <select value={fields.agent} onChange={event => set({ agent: event.currentTarget.value })}>
             <option value="">Whoever is free ({free.length} of {takers.length})</option>
+            {isTaken && <option value={fields.agent}>{fields.agent} · not free now</option>}
             {free.map(agent => <option key={agent.name} value={agent.name}>{agent.name}{agent.role ? ` · ${agent.role}` : ''}</option>)}
           </select>
         </label>
         <label><span>Prompt</span><textarea required rows={5} value={fields.prompt} onInput={event => set({ prompt: event.currentTarget.value })}
-          onKeyDown={event => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey) && fields.prompt.trim()) void give() }} /></label>
+          onKeyDown={event => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void give() }} /></label>
         {isMore && (
           <>
             {projects.value && projects.value.length > 0 && (
@@ -101,7 +104,7 @@ function Form() {
         )}
         {error !== null && <Problem error={error} />}
         <div class="acts">
-          <button class="btn main" disabled={!isLive || isSent || !fields.prompt.trim()}>{isSent ? 'Giving…' : 'Give the task'}</button>
+          <button class="btn main" disabled={!isReady}>{isSent ? 'Giving…' : 'Give the task'}</button>
           <button type="button" class="btn plain" aria-expanded={isMore} onClick={() => setMore(!isMore)}>{isMore ? 'Less' : 'More'}</button>
         </div>
       </form>
