@@ -4,7 +4,7 @@
 import contextlib
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.waiting import wait_until
 from tests.web.page import made_view
@@ -142,3 +142,30 @@ def test_v4_more_tabs_than_a_browser_has_connections_are_all_of_now() -> None:
             wait_until(
                 lambda: any(tab.locator(".live").text_content() == "live" for tab in waiting)
             )
+
+
+def lose_answer(route: Route) -> None:
+    """The view has done it, and nobody hears of that."""
+    route.fetch()
+    route.abort()
+
+
+def test_v5_what_is_sent_again_after_a_lost_answer_counts_once_and_what_was_changed_is_sent() -> (
+    None
+):
+    with made_scene() as scene:
+        scene.start("amy")
+        client = scene.pen.client()
+        with made_view(scene) as view, view.page(errors=("ERR_",)) as page:
+            page.goto("/agents/amy/messages")
+            text, send = page.get_by_label("Write to amy"), page.get_by_role("button", name="Send")
+            for words, tries in (("one", 2), ("two", 1), ("three", 1)):
+                text.fill(words)
+                for _ in range(tries):
+                    page.route("**/messages", lose_answer, times=1)
+                    send.click()
+                    expect(page.locator(".problem")).to_contain_text("does not answer")
+            send.click()
+            expect(text).to_have_value("")
+            listed = client.get("agents", "amy", "messages")["messages"]
+            assert [one["text"] for one in listed] == ["one", "two", "three"]

@@ -5,6 +5,7 @@ import { clock } from '../model/text.ts'
 import { path, post } from '../live/http.ts'
 import { useWorld } from '../live/store.ts'
 import { useCalm, useFetched } from '../parts/fetched.tsx'
+import { useOnce } from '../parts/once.ts'
 import { Empty, Literal, Problem } from '../parts/text.tsx'
 
 export function Messages({ agent }: { agent: Agent }) {
@@ -14,15 +15,14 @@ export function Messages({ agent }: { agent: Agent }) {
   const [text, setText] = useState('')
   const [isUrgent, setUrgent] = useState(false)
   const [failure, setFailure] = useState<unknown>(null)
-  // One id for one text: what is sent again after a lost answer is the same message.
-  const [id, setId] = useState(newId)
+  const once = useOnce(newId)
   const send = async () => {
     if (!isLive || !text.trim()) return
     setFailure(null)
     try {
-      await post(`/agents${path(agent.name)}/messages`, { text, id, priority: isUrgent ? 'urgent' : 'normal' })
+      await post(`/agents${path(agent.name)}/messages`, { text, id: once.id([text, isUrgent]), priority: isUrgent ? 'urgent' : 'normal' })
       setText('')
-      setId(newId())
+      once.done()
       reload()
     } catch (refused) {
       setFailure(refused)

@@ -5,10 +5,11 @@ import { directorLook, directorState, landCommand, lastLook, lastRun, overLook, 
 import type { Director, JournalEntry, OverRow, ScheduledEntry, Trouble } from '../model/nouns.ts'
 import type { Look } from '../model/states.ts'
 import { clock, literal, many, span } from '../model/text.ts'
-import { fresh, path, post } from '../live/http.ts'
+import { path, post } from '../live/http.ts'
 import { useWorld } from '../live/store.ts'
 import { DirectorRow, useDirectors } from '../parts/directors.tsx'
 import { Icon, StateIcon } from '../parts/icons.tsx'
+import { useOnce } from '../parts/once.ts'
 import { Ago, Empty, Literal, Problem } from '../parts/text.tsx'
 import { say, sayRefused } from '../parts/toasts.tsx'
 
@@ -138,7 +139,7 @@ function Scheduled({ director, entry, onRun }: { director: string; entry: Schedu
 /** A goal: an agent leads others to it. */
 function GoalForm({ director, onGiven }: { director: string; onGiven: () => void }) {
   const [prompt, setPrompt] = useState('')
-  const [request, setRequest] = useState(fresh)
+  const once = useOnce()
   const [error, setError] = useState<unknown>(null)
   const [isSent, setSent] = useState(false)
   const isLive = useWorld(world => world.link.is === 'live')
@@ -146,9 +147,9 @@ function GoalForm({ director, onGiven }: { director: string; onGiven: () => void
     setSent(true)
     setError(null)
     try {
-      await post(`/directors${path(director)}/goals`, { prompt, request })
+      await post(`/directors${path(director)}/goals`, { prompt, request: once.id(prompt) })
       setPrompt('')
-      setRequest(fresh())
+      once.done()
       say(`${director} leads others to it as soon as it can`)
       onGiven()
     } catch (failure) {

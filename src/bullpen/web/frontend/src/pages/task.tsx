@@ -6,6 +6,7 @@ import { fresh, get, path, post } from '../live/http.ts'
 import { useWorld } from '../live/store.ts'
 import { addSaid, followTask, type Said } from '../live/task.ts'
 import { Icon } from '../parts/icons.tsx'
+import { useOnce } from '../parts/once.ts'
 import { figures, Logs, TaskState } from '../parts/tasks.tsx'
 import { Empty, Literal, Problem } from '../parts/text.tsx'
 import { say, sayRefused } from '../parts/toasts.tsx'
@@ -77,14 +78,14 @@ export function TaskPage({ id }: { id: string }) {
 function Continue({ task }: { task: Task }) {
   const isLive = useWorld(world => world.link.is === 'live')
   const [prompt, setPrompt] = useState('')
-  const [request, setRequest] = useState(fresh)
+  const once = useOnce()
   const [error, setError] = useState<unknown>(null)
   const go = async () => {
     setError(null)
     try {
-      await post(`/task${path(task.task_id)}/continue`, { prompt, request })
+      await post(`/task${path(task.task_id)}/continue`, { prompt, request: once.id(prompt) })
       setPrompt('')
-      setRequest(fresh())
+      once.done()
       refresh(['tasks'])
     } catch (failure) {
       setError(failure)

@@ -2,10 +2,11 @@
 import { useState } from 'preact/hooks'
 import type { Agent } from '../model/nouns.ts'
 import { refresh } from '../live/connect.ts'
-import { fresh, path, post } from '../live/http.ts'
+import { path, post } from '../live/http.ts'
 import { go } from '../live/route.ts'
 import { useWorld } from '../live/store.ts'
 import { useFetched } from '../parts/fetched.tsx'
+import { useOnce } from '../parts/once.ts'
 import { OpenTask, TaskHistory } from '../parts/tasks.tsx'
 import { Empty, Problem } from '../parts/text.tsx'
 import { TaskPage } from './task.tsx'
@@ -40,7 +41,7 @@ function Form() {
   const takers = Object.values(agents).filter(agent => agent.kind === 'headless' && agent.running)
   const free = takers.filter(isFree)
   const [fields, setFields] = useState({ agent: '', prompt: '', project: '', workdir: '', repo: '', worktree: '', session_id: '', minutes: '', model: '', keep_open: false })
-  const [request, setRequest] = useState(fresh)
+  const once = useOnce()
   const [error, setError] = useState<unknown>(null)
   const [isSent, setSent] = useState(false)
   const [isMore, setMore] = useState(false)
@@ -53,7 +54,7 @@ function Form() {
     setSent(true)
     setError(null)
     const body = {
-      prompt: fields.prompt, request, keep_open: fields.keep_open,
+      prompt: fields.prompt, request: once.id(fields), keep_open: fields.keep_open,
       ...(fields.project ? { project: fields.project } : {}), ...(fields.workdir ? { workdir: fields.workdir } : {}),
       ...(fields.repo ? { repo: fields.repo, ...(fields.worktree ? { worktree: fields.worktree } : {}) } : {}),
       ...(fields.session_id ? { session_id: fields.session_id } : {}), ...(fields.model ? { model: fields.model } : {}),
@@ -63,7 +64,7 @@ function Form() {
       const where = fields.agent ? `/agents${path(fields.agent)}/task` : '/tasks'
       const { task_id: id } = await post<{ task_id: string }>(where, body)
       set({ prompt: '' })
-      setRequest(fresh())
+      once.done()
       refresh(['tasks', 'agents'])
       go(`/tasks${path(id)}`)
     } catch (failure) {
