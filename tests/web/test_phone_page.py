@@ -155,3 +155,18 @@ def test_v4_v11_on_a_phone_a_row_says_all_of_what_its_agent_waits_for() -> None:
                 "e => [e.scrollWidth - e.clientWidth, e.scrollHeight - e.clientHeight]"
             )
             assert max(cut) <= 1, cut
+
+
+def test_v11_at_no_width_does_the_bar_overflow_or_a_word_of_it_lie_over_another() -> None:
+    with made_scene() as scene:
+        scene.start("bob")
+        scene.uses("bob", 1_000_000, 1234.5)
+        scene.works("bob")
+        scene.ask("bob", "Bash", command="make")
+        with made_view(scene) as view, view.page(360, 760) as page:
+            expect(page.locator(".facts")).to_contain_text("$1,234.50")
+            for width in (320, 360, 720, 721, 740, 768, 820, 920, 921, 1020, 1021, 1180, 1181):
+                page.set_viewport_size({"width": width, "height": 760})
+                wide = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
+                assert wide <= 0, (width, wide)
+                assert not overlaps(page, ".bar .brand, .bar .nav a, .bar .facts > *"), width
