@@ -108,12 +108,13 @@ def test_v11_no_page_has_an_accessibility_violation_or_runs_what_others_wrote(da
         assert not found
 
 
-def test_v11_every_page_fits_into_360_pixels() -> None:
+def test_v11_every_page_fits_into_360_pixels_and_can_be_read_there() -> None:
     with hostile_view() as view, view.page(360, 740, errors=("404",)) as page:
         for place in PLACES:
             show(page, place)
             wide = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, (place, wide)
+            assert violations(page) == [], place
 
 
 def test_v8_what_is_invisible_in_a_command_is_seen() -> None:
@@ -124,8 +125,11 @@ def test_v8_what_is_invisible_in_a_command_is_seen() -> None:
         expect(page.locator(".ask tr.del .hidden-char").first).to_have_text("⟨U+202E⟩")
 
 
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 360])
-def test_v8_v11_a_goal_a_report_and_what_holds_it_up_are_shown_as_texts(width: int) -> None:
+def test_v8_v11_a_goal_a_report_and_what_holds_it_up_are_shown_as_texts(
+    width: int, dark: bool
+) -> None:
     said = said_of_itself(HOSTILE)
     said["/status"]["config"] = {"type": "claude"}
     said["/schedule"] = {"schedule": [], "problem": None}
@@ -143,7 +147,7 @@ def test_v8_v11_a_goal_a_report_and_what_holds_it_up_are_shown_as_texts(width: i
         made_scene() as scene,
         director_that_says(scene.pen, "lead", said, problem=EVIL),
         made_view(scene) as view,
-        view.page(width) as page,
+        view.page(width, dark=dark) as page,
     ):
         page.goto("/directors/lead")
         held = page.locator("[aria-label='Holds now'] .held")

@@ -32,8 +32,8 @@ export function Changes({ agent }: { agent: Agent }) {
       {number === 0 && loose.length === 0 && <Empty title="Nothing is changed" />}
       {commits.length > 0 && <ul class="card pad">{[...commits].reverse().map(commit => <li key={commit} class="mono small"><Literal text={commit} /></li>)}</ul>}
       {patch.error !== null && <Problem error={patch.error} />}
-      {patch.value?.committed && <section><h3 class="h">Committed since {patch.value.base && <code><Literal text={patch.value.base.slice(0, 7)} /></code>}</h3><Patch text={patch.value.committed} /></section>}
-      {patch.value?.uncommitted && <section><h3 class="h">Not committed</h3><Patch text={patch.value.uncommitted} /></section>}
+      {patch.value?.committed && <section><h2 class="h">Committed since {patch.value.base && <code><Literal text={patch.value.base.slice(0, 7)} /></code>}</h2><Patch text={patch.value.committed} /></section>}
+      {patch.value?.uncommitted && <section><h2 class="h">Not committed</h2><Patch text={patch.value.uncommitted} /></section>}
     </div>
   )
 }
