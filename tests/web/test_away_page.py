@@ -77,7 +77,7 @@ def test_v1_v4_a_page_goes_on_with_a_new_certificate_of_the_ca_that_its_browser_
                 name: (pen.root / "web" / name).read_bytes() for name in ("ca.pem", "cert.pem")
             }
             assert pen.cli("web", "stop").code == 0
-            expect_behind(page, "Behind by")
+            expect_behind(page, "the view does not answer")
             happen(scene)
             assert pen.cli("web", "start", "--regen-cert").code == 0
             assert (pen.root / "web" / "ca.pem").read_bytes() == files["ca.pem"]

@@ -87,7 +87,9 @@ async function follow(): Promise<void> {
         continue
       }
       isHeldBack = error instanceof HeldBack
-      why = error instanceof Error && !isHeldBack && error.name !== 'AbortError' ? error.message : 'connecting again'
+      // Browsers have words of their own for a request that reached nobody, and none for people.
+      why = error instanceof Refused && error.status > 0 ? error.message
+        : error instanceof Refused || error instanceof TypeError ? 'the view does not answer' : 'connecting again'
     }
     const lasted = Date.now() - began
     failures = isHeldBack || lasted > 5_000 ? 0 : failures + 1
