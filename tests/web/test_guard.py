@@ -64,6 +64,14 @@ def test_v2_without_a_cookie_of_ours_every_route_is_a_401(view: InsideView, cook
         assert answer.status_code == 401, (method, target)
 
 
+def test_v2_a_cookie_that_an_agents_page_has_set_in_front_of_ours_locks_nobody_out(
+    view: InsideView,
+) -> None:
+    for cookie in ("__Host-bullpen-8443=x.y", "__Host-bullpen-8443=", "a=b"):
+        headers = {"cookie": f"{cookie}; {view.cookie}; {cookie}"}
+        assert view.ask("GET", "/api/me", headers=headers, logged_in=False).status_code == 200
+
+
 def test_v2_the_cookie_of_another_token_or_another_port_is_worth_nothing(view: InsideView) -> None:
     name, _, value = view.cookie.partition("=")
     payload, _, mac = value.partition(".")

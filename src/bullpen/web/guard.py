@@ -15,7 +15,7 @@ from bullpen.component.guard import OWNER_BYTES, OWNER_REQUESTS, bearer, guarded
 from bullpen.component.network import network_of
 from bullpen.web.ended import EndedSessions
 from bullpen.web.machine import ip_like
-from bullpen.web.session import Session, find_cookie, verify
+from bullpen.web.session import Session, find_cookies, verify
 from bullpen.web.token import CurrentToken
 from bullpen.web.tries import Tries
 
@@ -87,9 +87,11 @@ class WebGuard:
         given = headers.get(b"authorization")
         if given is not None:
             return self._by_bearer(scope, bearer(given) or ""), True
-        cookie = find_cookie(headers.get(b"cookie", ""), self._port)
-        session = verify(cookie, self._token.value, time.time()) if cookie else None
-        return (None if session is None or self._ended.has(session) else session), False
+        for cookie in find_cookies(headers.get(b"cookie", ""), self._port):
+            session = verify(cookie, self._token.value, time.time())
+            if session is not None and not self._ended.has(session):
+                return session, False
+        return None, False
 
     def _by_bearer(self, scope: Scope, given: str) -> Session:
         address = client_of(scope)

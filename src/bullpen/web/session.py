@@ -69,14 +69,11 @@ def set_cookie(port: int, value: str, seconds: int = SECONDS) -> str:
     )
 
 
-def find_cookie(header: str, port: int) -> str | None:
-    """Its value in what a browser sends."""
-    wanted = cookie_name(port)
-    for pair in header.split(";"):
-        name, _, value = pair.strip().partition("=")
-        if name == wanted:
-            return value
-    return None
+def find_cookies(header: str, port: int) -> list[str]:
+    """The values of that name in what a browser sends. Pages of another port of the same host may
+    have set one, too, in front of ours."""
+    pairs = (pair.strip().partition("=") for pair in header.split(";"))
+    return [value for name, _, value in pairs if name == cookie_name(port)]
 
 
 def _mac(data: bytes, token: str) -> bytes:
