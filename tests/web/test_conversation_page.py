@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.engines.cli import Claude
 from tests.engines.fake_anthropic import FakeAnthropic
@@ -53,3 +54,28 @@ def test_v6_edits_are_read_as_diffs_and_each_result_stands_with_its_tool(tmp_pat
             assert not violations(page)
             page.set_viewport_size({"width": 360, "height": 760})
             assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_v6_a_long_conversation_loses_nothing_when_something_happens_while_it_is_read() -> None:
+    texts = ["one", "two", "three"]
+    held: list[Route] = []
+
+    def answer(route: Route) -> None:
+        at = int(parse_qs(urlsplit(route.request.url).query)["offset"][0])
+        if at == 1 and not held:
+            held.append(route)  # not answered before something else happens
+            return
+        entry = {"kind": "answer", "at": 1, "text": texts[at], "tool": "", "key": str(at)}
+        entry |= {"call": "", "input": None}
+        more = at + 1 < len(texts)
+        fields = {"conversation": "c", "entries": [entry], "offset": at + 1, "more": more}
+        route.fulfill(json=fields)
+
+    with made_scene() as scene:
+        scene.start("nina", role="thinker")
+        with made_view(scene) as view, view.page(errors=("ERR_",)) as page:
+            page.route("**/transcript*", answer)
+            with page.expect_request("**/transcript?offset=1"):
+                page.goto("/agents/nina/conversation")
+            scene.works("nina", "Bash")
+            expect(page.locator(".content .said")).to_have_text(texts)
