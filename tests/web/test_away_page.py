@@ -169,3 +169,21 @@ def test_v5_what_is_sent_again_after_a_lost_answer_counts_once_and_what_was_chan
             expect(text).to_have_value("")
             listed = client.get("agents", "amy", "messages")["messages"]
             assert [one["text"] for one in listed] == ["one", "two", "three"]
+
+
+@pytest.mark.storm
+def test_v6_the_history_of_an_agent_begins_with_the_newest_however_much_was_missed() -> None:
+    with made_scene() as scene:
+        standing(scene)
+        with made_view(scene) as view, view.page(errors=("ERR_",)) as page:
+            page.goto("/agents/amy/history")
+            newest = page.locator(".content .news li").first
+            expect(newest).to_contain_text("idle")
+            page.context.set_offline(True)
+            expect_behind(page, "this device is offline")
+            for _ in range(101):  # more than one page of events
+                scene.works("amy", "Bash")
+                scene.hook("amy", "Stop")
+            scene.works("amy", "Grep")
+            page.context.set_offline(False)
+            expect(newest).to_contain_text("working (Grep)")
