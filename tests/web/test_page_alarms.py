@@ -42,11 +42,13 @@ def test_v2_v4_a_page_whose_token_was_revoked_says_so_and_asks_to_log_in() -> No
     with made_scene() as scene:
         standing(scene)
         with made_view(scene) as view, view.page(errors=("401",)) as page:
+            page.goto("/agents/bob/messages?by=pod")
             expect(page.locator("[data-item='agent:amy']")).to_contain_text("idle")
             expect(page.get_by_role("button", name="Allow")).to_be_enabled()
             (scene.pen.root / ".env").write_text(f"{VARIABLE}=another-token-of-24-chars\n")
             expect_nothing_of_now(page)
             page.get_by_role("link", name="Log in").click()
+            expect(page).to_have_url(f"{view.address}/agents/bob/messages?by=pod")
             page.get_by_label("Token").fill("another-token-of-24-chars")
             page.get_by_label("Your name").fill("Ann")
             page.get_by_role("button", name="Log in").click()

@@ -1,5 +1,6 @@
 // A terminal in the page: watched, and typed into once it is taken over.
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { restart } from '../live/connect.ts'
 import { useWorld } from '../live/store.ts'
 import { Literal } from '../parts/text.tsx'
 import type { Opened, Size } from './xterm.ts'
@@ -8,6 +9,7 @@ type Shown = { is: 'opening' | 'watching' } | { is: 'taken'; isOwnSize: boolean 
 
 const AGAIN_MS = 1_500
 const ENDED = 4410
+const LOGGED_OUT = 4401
 
 export function TerminalView({ name, run }: { name: string; run: string }) {
   const box = useRef<HTMLDivElement>(null)
@@ -74,6 +76,7 @@ function attach(opened: Opened, name: string, show: (shown: Shown) => void, give
     socket.onclose = event => {
       setTaken(false)
       if (isOver) return
+      if (event.code === LOGGED_OUT) restart()  // the stream would hear of it with its next event
       if (event.code === ENDED) { isOver = true; return show({ is: 'over', why: event.reason || 'The program has ended.' }) }
       show({ is: 'away', why: 'Not connected; it is tried again.' })
       timer = window.setTimeout(open, AGAIN_MS)
