@@ -79,7 +79,7 @@ async def _carried(  # noqa: C901 - both ends of two ways
 
     links = {
         host: link.Link(
-            url, given, lambda host=host: HostState(name=host, version="", at=0.0), answer
+            url, given, lambda host=host: HostState(name=host, version="", at=time.time()), answer
         )
         for host, given in credentials.items()
     }

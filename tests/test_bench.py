@@ -23,8 +23,11 @@ from bench.limits import LIMITS, Limit, set_to_limit
 from bench.report import WHAT, Report, line, measure, show_value
 from bench.results import BEGIN, END, GROWTH, growth_table, results_text, with_table
 from bench.sections import SECTIONS, Section, choose
+from bench.simulated_hosts import describe
 from bench.table import Row, Skipped, interleaved
 
+from bullpen.fleet.direct_get import Entry
+from bullpen.fleet.presence import hosts_at
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
@@ -116,6 +119,15 @@ def assert_value(text: str) -> None:
 
 def test_every_goal_has_a_section() -> None:
     assert {number for section in SECTIONS for number in section.numbers} == GOALS | NO_GOAL
+
+
+def test_simulated_hosts_are_shown_as_real_ones_are() -> None:
+    """One whose clock is wrong would cost whoever reads of it more, and look as if it did here."""
+    state = describe("s1")
+    entry = Entry(state.model_dump_json().encode(), 1, 5_000.0)
+    (host,) = hosts_at(state.at + 1, {"s1": Entry(b"life", 1, 5_001.0)}, {"s1": entry})
+    assert host.state == state and host.reachable
+    assert all(state.at - agent.since == 60 for agent in state.agents)
 
 
 # ── the table is printed while it is measured ──
