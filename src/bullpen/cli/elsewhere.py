@@ -1,7 +1,8 @@
 """`HOST/AGENT`, where a command works on files of the agent's machine: what to do instead, and
 where.
 
-Called by commands that cannot have another machine's hub do it. Asks nobody.
+Called by commands that cannot have another machine's hub do it. Asks no hub: `config.yaml` says
+whether there can be another machine.
 """
 
 import shlex
@@ -17,6 +18,7 @@ def refuse_elsewhere(name: str, here: str = "") -> None:
     host, _, agent = name.partition("/")
     if not NAME.fullmatch(host) or not SUBTREE_NAME.fullmatch(agent):
         return
+    check_may_be_elsewhere(name)
     words = [agent if word == name else word for word in sys.argv[1:]]
     there = f"on {host}: {shlex.join(['bullpen', *words])}"
     raise BullpenError(
@@ -24,6 +26,22 @@ def refuse_elsewhere(name: str, here: str = "") -> None:
         hint=f"{here} {name} · {there}" if here else there,
         kind=Kind.UNSUPPORTED,
     )
+
+
+def check_may_be_elsewhere(name: str) -> str:
+    """That name; raises if it has a slash, as HOST/AGENT and branches have, and this machine knows
+    no other."""
+    if "/" in name:
+        from bullpen.home.paths import current_home
+        from bullpen.home.settings import load_settings
+
+        if load_settings(current_home().config_file).fleet.url is None:
+            raise BullpenError(
+                f"nothing here is called {name}, and this machine is in no fleet",
+                hint="bullpen list · bullpen worktree list",
+                kind=Kind.NOT_FOUND,
+            )
+    return name
 
 
 def logs_of(name: str) -> str:

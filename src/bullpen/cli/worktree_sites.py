@@ -5,13 +5,15 @@ Called by `commands/worktree`. Asks no hub: the files of the home and its holder
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+import click
+
 from bullpen import worktrees
 from bullpen.cli import output
-from bullpen.cli.elsewhere import refuse_elsewhere
+from bullpen.cli.elsewhere import check_may_be_elsewhere, refuse_elsewhere
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import read_object
 from bullpen.home.paths import Home, current_home
@@ -61,7 +63,19 @@ def worktree_named(text: str) -> str:
     name = names.worktree_named(text)
     base, _ = _settings()
     is_here = os.path.lexists(base / name) or current_home().session(name).exists()
-    return name if is_here else text
+    return name if is_here else check_may_be_elsewhere(text)
+
+
+def named_argument(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
+    """The same for an argument of a command."""
+    return worktree_named(text)
+
+
+def named_arguments(
+    _ctx: click.Context, _param: click.Parameter, texts: Sequence[str]
+) -> tuple[str, ...]:
+    """The same for several."""
+    return tuple(map(worktree_named, texts))
 
 
 @contextlib.contextmanager

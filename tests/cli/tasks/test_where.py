@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bullpen.cli.tasks import where as task_where
+from bullpen.errors import BullpenError
 from bullpen.home import marker
 from bullpen.home.paths import Home, make_directories
 from tests.worktrees.repos import make_repo
@@ -62,3 +63,21 @@ def test_t1_what_the_person_named_is_said_and_counts(home: Home) -> None:
     assert named == "in a worktree of https://x.test/shop.git, branch b"
     assert task_where.named({"session_id": "s"}, home) == "where its session was"
     assert task_where.named({}, home) == ""
+
+
+def test_l3_a_branch_that_is_named_is_the_one_its_work_comes_as(home: Home) -> None:
+    repo = make_repo(home.root.parent / "code")
+    plain = home.root.parent / "plain"
+    plain.mkdir()
+    for directory, fields in (
+        (repo, {"worktree": "a/b"}),
+        (plain, {"repo": str(repo), "worktree": "a/b"}),
+    ):
+        where = task_where.anywhere(fields, directory, is_scratch=False)
+        assert where.fields == {"repo": str(repo), "worktree": "a/b"}
+        assert where.words.endswith("/code, and its work comes as a/b")
+    made = task_where.anywhere({"repo": str(repo)}, plain, is_scratch=False)
+    assert (made.fields.get("worktree") or "").startswith("task-")
+    assert task_where.anywhere({}, repo, is_scratch=True).fields == {}
+    with pytest.raises(BullpenError, match="--scratch is for"):
+        task_where.anywhere({"worktree": "a/b"}, repo, is_scratch=True)

@@ -18,7 +18,7 @@ from bullpen.cli.connect import connect
 from bullpen.cli.elsewhere import refuse_elsewhere
 from bullpen.cli.ending import shown_endings
 from bullpen.cli.landing_text import line_of, moved_lines
-from bullpen.cli.worktree_sites import bring_over, open_site, refuse_used, why_used
+from bullpen.cli.worktree_sites import bring_over, open_site, refuse_used, why_used, worktree_named
 from bullpen.client import agents, landings
 from bullpen.client.events import list_events
 from bullpen.errors import BullpenError, Kind
@@ -60,6 +60,7 @@ def command(
     Uncommitted work is named, and nothing happens; --commit commits it. Interrupted, it can be run
     again.
     """
+    name = worktree_named(name)
     refuse_elsewhere(name)
     if how is None:
         raise click.UsageError("what becomes of its work? --land, --pr, --keep or --discard")

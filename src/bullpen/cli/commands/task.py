@@ -88,7 +88,7 @@ open_argument = click.argument("id", metavar="ID", shell_complete=complete_open_
 @click.option("--project", shell_complete=_complete_projects, help="A file of projects/.")
 @click.option("--workdir", metavar="DIR", type=click.Path(), help="Work in this directory.")
 @click.option("--repo", metavar="REPO", help="Work on this repository: a path, or an address.")
-@click.option("--worktree", metavar="BRANCH", help="With --repo: in a worktree of this branch.")
+@click.option("--worktree", metavar="BRANCH", help="In a worktree of this branch.")
 @click.option("--scratch", is_flag=True, help="Work in an empty directory of its own.")
 @click.option("--keep-open", is_flag=True, help="It may be continued when the model has answered.")
 @click.option(
@@ -209,7 +209,7 @@ def _where(
         return task_where.Where({}, words or task_where.OWN)
     if agent:
         role = task_where.role_of(hub.home, agent, find_agent(hub, agent))
-    return task_where.here(hub.home, here, role, agent)
+    return task_where.here(hub.home, here, role, fields.get("worktree") or agent)
 
 
 def _where_there(fields: TaskFields) -> task_where.Where:

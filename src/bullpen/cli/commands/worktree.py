@@ -20,11 +20,14 @@ from bullpen.cli.worktree_sites import (
     bases_of_agents,
     bring_over,
     has_ended,
+    named_argument,
+    named_arguments,
     open_kept_site,
     open_site,
     refuse_used,
     why_kept,
     why_used,
+    worktree_named,
 )
 from bullpen.cli.worktree_text import (
     show_path,
@@ -65,8 +68,10 @@ repo_option = click.option(
     help="A directory in the repository (default: that of NAME, else the current one).",
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-name_argument = click.argument("name", shell_complete=complete_names)
-names_argument = click.argument("names", nargs=-1, required=True, shell_complete=complete_names)
+name_argument = click.argument("name", callback=named_argument, shell_complete=complete_names)
+names_argument = click.argument(
+    "names", nargs=-1, required=True, callback=named_arguments, shell_complete=complete_names
+)
 
 
 @command.command("list")
@@ -302,6 +307,8 @@ def conflicts(names: Sequence[str], repo: Path | None, as_json: bool) -> None:
     One NAME is compared with its base and all others, two with each other (the second
     may be any ref), none: all with each other. Committed work only.
     """
+    if names:  # the second may be a ref with a slash
+        names = [worktree_named(names[0]), *names[1:]]
     site = open_site(repo, names[0] if names else "")
     bring_over(site)
     write_conflicts(worktrees.conflicts_of(site, _pairs(site, names)), as_json)

@@ -49,8 +49,8 @@ def _of_project(name: object, home: Home) -> str:
 
 
 def here(home: Home, directory: Path, role: str, name: str) -> Where:
-    """In a worktree of this repository if the role has one, which is called as the agent is; else
-    in this directory, if tasks may work there."""
+    """In a worktree of this repository if the role has one, which is called `name` (the agent's, or
+    the branch that the person names); else in this directory, if tasks may work there."""
     from bullpen.home.settings import load_settings
     from bullpen.home.workdirs import checked_directory
 
@@ -69,15 +69,18 @@ def here(home: Home, directory: Path, role: str, name: str) -> Where:
 
 def anywhere(fields: TaskFields, directory: Path, *, is_scratch: bool) -> Where:
     """On whichever machine of the fleet: what is committed in the repository that the person names,
-    or stands in, goes there."""
-    if repo := fields.get("repo"):
-        return Where({}, f"on what is committed in {paths.short_path(Path(repo))}")
-    root = None if is_scratch else _repository(directory)
-    if root is None:
+    or stands in, goes there. A branch that they name counts in either."""
+    repo, branch = fields.get("repo"), fields.get("worktree")
+    if is_scratch and (repo or branch):
+        raise BullpenError("--scratch is for a task that names no repository and no branch")
+    if not repo and not is_scratch:
+        root = _repository(directory)
+        repo = str(root) if root else None
+    if not repo:
         return Where({}, OWN)
-    branch = f"task-{uuid.uuid4().hex[:8]}"
-    words = f"on what is committed in {paths.short_path(root)}, and its work comes as {branch}"
-    return Where({"repo": str(root), "worktree": branch}, words)
+    branch = branch or f"task-{uuid.uuid4().hex[:8]}"
+    where = f"on what is committed in {paths.short_path(Path(repo))}"
+    return Where({"repo": repo, "worktree": branch}, f"{where}, and its work comes as {branch}")
 
 
 def role_of(home: Home, name: str, agent: "AgentWithUsage | None") -> str:
