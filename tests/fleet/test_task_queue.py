@@ -98,6 +98,39 @@ def test_l3_a_branch_that_went_on_meanwhile_is_left_alone(queues: Queues) -> Non
     assert git(queues.repo, "log", "--format=%s", f"main..moved-{id}") == "Do moved"
 
 
+def test_l3_commits_wait_for_a_repository_that_is_away(queues: Queues) -> None:
+    """As for a disk that is full: nobody has to look for them on the other machine."""
+    queues.may_go(False)
+    id = queues.ask_on_repo("away")
+    wait_until(lambda: queues.runs("away") == 1)
+    aside = queues.repo.rename(queues.repo.parent / "aside")
+    queues.may_go()
+    wait_until(lambda: queues.task(id)["warnings"] != [])
+    shown = queues.task(id)
+    assert (shown["state"], shown["agent"]) == ("working", "h2/tim"), shown
+    assert "its commits cannot be stored yet: no such directory" in shown["warnings"][0]
+    aside.rename(queues.repo)
+    check_once(queues, id, "away")
+    assert queues.task(id)["warnings"] == []
+
+
+def test_l3_whoever_waits_no_longer_for_commits_is_told_where_they_are(queues: Queues) -> None:
+    queues.may_go(False)
+    id = queues.ask_on_repo("gone")
+    wait_until(lambda: queues.runs("gone") == 1)
+    aside = queues.repo.rename(queues.repo.parent / "aside")
+    queues.may_go()
+    wait_until(lambda: queues.task(id)["warnings"] != [])
+    assert queues.h1.cli("task", "cancel", id).code == 0
+    shown = queues.over(id)
+    aside.rename(queues.repo)
+    assert shown["state"] == "completed"
+    (warning,) = shown["warnings"]
+    assert "what was committed did not arrive: no such directory" in warning
+    assert warning.endswith(f"h2 has it as branch fleet-h1-{id}-1")
+    assert queues.checkouts(id) != []
+
+
 @pytest.mark.storm
 def test_l3_repositories_of_the_same_name_have_nothing_in_common(queues: Queues) -> None:
     other = make_repo(queues.repo.parent / "other" / queues.repo.name)

@@ -101,19 +101,29 @@ def pack_result(repo: Repository, id: str, branch: str, base: str) -> tuple[byte
 
 def take_result(repo: Repository, data: bytes, id: str, branch: str, known: str = "") -> str:
     """Have it as a branch of that name; the name that it got: another one if that branch has gone
-    on meanwhile, or somebody works on it. One that is still at the commit `known` is set back, too:
-    whoever sends it has written its history anew."""
-    for name in (branch, f"{branch}-{id}"):
+    on meanwhile, or somebody works on it, or git cannot have it (a/b beside a). One that is still
+    at the commit `known` is set back, too: whoever sends it has written its history anew."""
+    last = f"{branch.replace('/', '-')}-{id}"
+    for name in (branch, f"{branch}-{id}", last):
         ref = f"refs/heads/{name}"
         force = "+" if known and find_commit(repo, ref) == known else ""
         try:
             _fetch(repo, data, f"{force}{PINNED}/{id}:{ref}", "-c", "fetch.fsckObjects=true")
         except BullpenError:
-            if name != branch:
+            if name == last:
                 raise
         else:
             return name
     raise AssertionError("the loop has returned or raised")
+
+
+def why_another_name(repo: Repository, branch: str, name: str) -> str:
+    """What kept the work that has come as `name` from being that branch."""
+    tip, work = (find_commit(repo, f"refs/heads/{each}") for each in (branch, name))
+    if not tip:
+        return f"there can be no branch {branch} here"  # a/b beside a
+    is_older = git(repo, "merge-base", "--is-ancestor", tip, work, accept=(0, 1)).code == 0
+    return f"{branch} is checked out" if is_older else f"{branch} has gone on meanwhile"
 
 
 def find_commit(repo: Repository, ref: str) -> str:

@@ -50,3 +50,9 @@ class LeaseRows:
                 (lease.key, lease.epoch),
             )
         )
+
+
+def name_branch(asker: str, id: str, epoch: int) -> str:
+    """Where its agent commits: one for each attempt, so that the work of one that was given up
+    stays."""
+    return f"fleet-{asker}-{id}-{epoch}"

@@ -22,7 +22,7 @@ from bullpen.hub.agents.registry import Registry
 from bullpen.hub.agents.worktrees import open_site
 from bullpen.hub.context import HubContext
 from bullpen.hub.fleet_tasks.clones import name_clone
-from bullpen.hub.fleet_tasks.leases import Lease, LeaseRows
+from bullpen.hub.fleet_tasks.leases import Lease, LeaseRows, name_branch
 from bullpen.hub.tasks import task_changes
 from bullpen.hub.tasks.agents import TaskAgents
 from bullpen.hub.tasks.brought_over import list_missing
@@ -106,7 +106,7 @@ class LocalTasks:
         where: dict[str, str] = {}
         if record.parcel is not None:
             directory = self._context.home.projects / name_clone(lease.asker, record.repo_name)
-            branch = _branch(lease)
+            branch = name_branch(lease.asker, lease.id, lease.epoch)
             sent = record.parcel
             try:
                 if sent.host != lease.asker:
@@ -156,7 +156,9 @@ class LocalTasks:
 
             def pack() -> tuple[bytes, str] | None:
                 repo = open_repository(Path(task.wish.repo or ""))
-                return bundles.pack_result(repo, lease.id, _branch(lease), base)
+                return bundles.pack_result(
+                    repo, lease.id, name_branch(lease.asker, lease.id, lease.epoch), base
+                )
 
             packed = await asyncio.to_thread(pack)
             parcel = await self._server.send_parcel(lease.id, *packed) if packed else None
@@ -178,11 +180,6 @@ class LocalTasks:
 
 def _request(lease: Lease) -> str:
     return hashlib.sha256(f"{lease.key} {lease.epoch}".encode()).hexdigest()[:32]
-
-
-def _branch(lease: Lease) -> str:
-    """Of its own for each attempt: the work of one that was given up stays."""
-    return f"fleet-{lease.asker}-{lease.id}-{lease.epoch}"
 
 
 def failed(why: str) -> Result:

@@ -26,6 +26,7 @@ from bullpen.fleet.task_records import (
 from bullpen.fleet.task_server import LostError, TaskServer
 from bullpen.home.workdirs import named_directory
 from bullpen.hub.fleet_tasks.clones import name_repository
+from bullpen.hub.fleet_tasks.leases import name_branch
 from bullpen.hub.tasks.board import LiveTask
 from bullpen.hub.tasks.queue import TaskQueue
 from bullpen.hub.tasks.run_start import words_of
@@ -38,6 +39,7 @@ log = logging.getLogger("bullpen.hub")
 LOOK_SECONDS = 30.0  # at what the server may have told nobody
 AGAIN_SECONDS = 5.0
 AT_ONCE = 4  # bundles that are made
+ARRIVE_SECONDS = 600.0  # that work is tried to be stored: a disk may be full, a repository away
 
 
 class OutgoingTasks:
@@ -175,9 +177,13 @@ class OutgoingTasks:
         warnings = list(result.warnings)
         if live.task.wish.repo:
             try:
-                warnings += await self._take_branch(live.task, result, standing.by)
+                warnings += await self._take_branch(live, result, standing)
             except (BullpenError, OSError) as error:
-                warnings.append(f"what was committed did not arrive: {words_of(error)}")
+                there = name_branch(self._server.host, live.task.id, standing.epoch)
+                warnings.append(
+                    f"what was committed did not arrive: {words_of(error)}"
+                    f" · {standing.by} has it as branch {there}"
+                )
         taken_by = f"{standing.by}/{standing.agent}" if standing.agent else live.task.taken_by
         fields = {
             "output": result.output,
@@ -191,24 +197,40 @@ class OutgoingTasks:
             live, lambda task: end_elsewhere(task, result.status, taken_by, result.ended, **fields)
         )
 
-    async def _take_branch(self, task: Task, result: Result, host: str) -> list[str]:
+    async def _take_branch(
+        self, live: LiveTask, result: Result, standing: Standing
+    ) -> tuple[str, ...]:
         """What a person has to know of it."""
-        sent, branch = result.parcel, task.wish.worktree or ""
+        task, sent, branch = live.task, result.parcel, live.task.wish.worktree or ""
         if sent is None:
-            await asyncio.to_thread(lambda: bundles.unpin(self._repository(task), task.id))
-            return []
-        if sent.host != host:
-            raise BullpenError(f"{host} says that {sent.host} has sent it")
+            with contextlib.suppress(BullpenError):  # a repository that is away takes nothing along
+                await asyncio.to_thread(lambda: bundles.unpin(self._repository(task), task.id))
+            return ()
+        if sent.host != standing.by:
+            raise BullpenError(f"{standing.by} says that {sent.host} has sent it")
         data = await self._server.fetch_parcel(sent)
 
-        def take() -> str:
+        def take() -> tuple[str, ...]:
             repo = self._repository(task)
             name = bundles.take_result(repo, data, task.id, branch)
             bundles.unpin(repo, task.id)
-            return name
+            if name == branch:
+                return ()
+            return (f"{bundles.why_another_name(repo, branch, name)}: its work is {name}",)
 
-        name = await asyncio.to_thread(take)
-        return [] if name == branch else [f"{branch} has gone on meanwhile: its work is {name}"]
+        until = time.monotonic() + ARRIVE_SECONDS
+        while True:
+            try:
+                return await asyncio.to_thread(take)
+            except (BullpenError, OSError) as error:
+                if time.monotonic() > until or isinstance(live.task.status, Cancelling):
+                    raise
+                why = f"it is done, and its commits cannot be stored yet: {words_of(error)}"
+                await self._show(live, f"{standing.by}/{standing.agent}", why)
+            live.moved.clear()
+            with contextlib.suppress(TimeoutError):  # whoever cancels it waits no longer
+                async with asyncio.timeout(AGAIN_SECONDS):
+                    await live.moved.wait()
 
 
 def _refuse_old(task: Task) -> None:
