@@ -163,10 +163,15 @@ def test_l5_a_join_that_fails_leaves_the_machine_where_it_is(
 def test_l5_a_machine_goes_over_to_another_name_in_one_step(machines: Machines) -> None:
     shown = machines.join("h1", "--label", "gpu=no") and machines.shown("h1")
     assert (shown["link"], shown["name"]) == ("connected", "h1")
+    file = machines.directory / "h1.json"
+    ran = machines.hosts["h1"].cli("fleet", "join", file, "--url", machines.url)
+    assert ran.code == 0 and "labels as before: gpu=no" in ran.out, ran
+    assert settings(machines.hosts["h1"].home).labels == {"gpu": "no"}
     machines.hosts["h3"] = machines.hosts["h1"]
     machines.join("h3")
     shown = machines.shown("h3")
     assert (shown["link"], shown["name"]) == ("connected", "h3")
+    assert settings(machines.hosts["h3"].home).labels == {}  # they were of another one
     keys = sorted(path.name for path in (machines.hosts["h3"].root / "credentials").glob("*.json"))
     assert len(keys) == 1
     with pytest.raises(BullpenError):

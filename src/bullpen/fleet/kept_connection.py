@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -19,7 +20,14 @@ from nats.errors import MaxPayloadError
 from nats.js.errors import APIError
 
 from bullpen.fleet.credential import Credential
-from bullpen.fleet.link import LOST, close, closed_is_lost, connect, end_if_cancelled
+from bullpen.fleet.link import (
+    LOST,
+    STORES_NOTHING,
+    close,
+    closed_is_lost,
+    connect,
+    end_if_cancelled,
+)
 
 log = logging.getLogger("bullpen.fleet")
 T = TypeVar("T")
@@ -27,6 +35,7 @@ T = TypeVar("T")
 RETRY_SECONDS = 0.5
 ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 1.0
+LONG_SECONDS = 10.0  # that somebody asks in vain before it is said
 WRONG_REVISION = (10071, 10164)
 NOT_STORED = 10077
 WAITED = "408"  # nothing has come in the time that was asked for
@@ -43,6 +52,14 @@ class KeptConnection:
         self._url = url
         self._credential = replace(credential, seed=credential.queue_seed)
         self._client: Client | None = None
+        self._waiting: set[object] = set()  # those who have asked for long
+        self._why_away = ""
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is kept there; empty if all is well, or as far as anybody knows."""
+        why = self._why_away or (STORES_NOTHING if self._waiting else "")
+        return f"{self.what}: {why}" if why else ""
 
     async def prepare(self, client: Client) -> None:
         """Make what is needed at the server."""
@@ -57,18 +74,16 @@ class KeptConnection:
 
     async def run(self) -> None:
         """Connected, until it is cancelled."""
-        last_reason = ""
         while True:
             try:
                 with closed_is_lost():
                     await self._serve()
-                last_reason = ""
             except LOST as error:
-                if (why := str(error)[:200]) != last_reason:
+                if (why := str(error)[:200]) != self._why_away:
                     log.warning(
                         f"no connection for {self.what} of the fleet", extra={"reason": why}
                     )
-                last_reason = why
+                self._why_away = why or type(error).__name__
             end_if_cancelled()
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -88,6 +103,7 @@ class KeptConnection:
         try:
             await self.begin(client)
             self._client = client
+            self._why_away = ""
             self.is_connected.set()
             self.begun()
             # The library does not always say that it has closed a connection.
@@ -107,24 +123,31 @@ class KeptConnection:
     async def surely(self, ask: Callable[[Client], Awaitable[T]]) -> T:
         """Ask until there is an answer. An error that the server gives as its answer is raised, and
         MaxPayloadError for more than it takes."""
-        while True:
-            await self.is_connected.wait()
-            client = self._client
-            try:
-                if client is not None:
-                    with closed_is_lost():
-                        return await ask(client)
-            except MaxPayloadError:
-                raise  # it will never be taken
-            except APIError as error:
-                if error.err_code in WRONG_REVISION or is_there(error):
-                    raise
-                extra = {"what": self.what, "reason": str(error)[:300]}
-                log.warning("the server refuses something", extra=extra)
-            except LOST as error:
-                log.debug("asked again", extra={"reason": str(error)[:200] or type(error).__name__})
-            end_if_cancelled()
-            await asyncio.sleep(RETRY_SECONDS)
+        begun, mark = time.monotonic(), object()
+        try:
+            while True:
+                await self.is_connected.wait()
+                client = self._client
+                try:
+                    if client is not None:
+                        with closed_is_lost():
+                            return await ask(client)
+                except MaxPayloadError:
+                    raise  # it will never be taken
+                except APIError as error:
+                    if error.err_code in WRONG_REVISION or is_there(error):
+                        raise
+                    extra = {"what": self.what, "reason": str(error)[:300]}
+                    log.warning("the server refuses something", extra=extra)
+                except LOST as error:
+                    reason = str(error)[:200] or type(error).__name__
+                    log.debug("asked again", extra={"reason": reason})
+                if time.monotonic() - begun > LONG_SECONDS:
+                    self._waiting.add(mark)
+                end_if_cancelled()
+                await asyncio.sleep(RETRY_SECONDS)
+        finally:
+            self._waiting.discard(mark)
 
     async def pull_next(self, stream: str, consumer: str, seconds: float) -> Msg | None:
         """The next message of a stream for that consumer; None if none comes within that time."""

@@ -45,6 +45,8 @@ ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 NONCE = re.compile(r"[A-Za-z0-9_-]{8,64}")
 LOST = (OSError, NatsError, JetStreamError, TimeoutError)
 
+STORES_NOTHING = "the server keeps nothing: if its disk is full, make room and start it again"
+
 CLOSING: set["asyncio.Task[None]"] = set()  # or they might be collected before they are done
 
 Noted = Callable[[Exception], Awaitable[None]]
@@ -265,6 +267,7 @@ class Link:
         self._describe = describe
         self._client: Client | None = None
         self._known: tuple[Host, ...] = ()
+        self._is_heard = True  # by the server, whose list is that of before if it stores nothing
         self._last_sent: HostState | None = None
 
     async def run(self) -> None:
@@ -284,8 +287,9 @@ class Link:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def read_hosts(self) -> tuple[Host, ...]:
-        """All hosts; without the server as they were last heard of, and none can be reached."""
-        if self._client is not None:
+        """All hosts; without the server, or with one that stores nothing, as they were last heard
+        of, and none can be reached: a beat that cannot be stored does not expire either."""
+        if self._client is not None and self._is_heard:
             try:
                 hosts = await presence.read_hosts(self._client)
                 self._known = with_last_heard(hosts, self._known)
@@ -320,7 +324,7 @@ class Link:
             await client.subscribe(heard_by(self.host), cb=self._hear)
             await presence.say_live(client, self.host, self.peers.life)
             await self.read_hosts()
-            self._move("connected")
+            self._note_heard(True)
             self.joined.set()
             await first_to_end(
                 closed.wait(), self._beat(client), self._tell(client), self.peers.keep()
@@ -336,13 +340,22 @@ class Link:
             await close(client)
 
     async def _beat(self, client: Client) -> None:
+        heard_at = time.monotonic()
         while True:
             await asyncio.sleep(presence.BEAT_SECONDS)
             saying = presence.say_live(client, self.host, self.peers.life)
             is_taken = await _is_taken(client, saying)
+            heard_at = time.monotonic() if is_taken else heard_at
+            self._note_heard(time.monotonic() - heard_at < presence.LIVE_SECONDS)
             if not is_taken and await _is_taken(client, presence.make_bucket(client)):
                 self._last_sent = None  # it may be a new one
                 self.changed.set()
+
+    def _note_heard(self, is_heard: bool) -> None:
+        if self._is_heard and not is_heard:
+            log.warning("the server of the fleet stores nothing")
+        self._is_heard = is_heard
+        self._move("connected", "" if is_heard else STORES_NOTHING)
 
     async def _tell(self, client: Client) -> None:
         """What others are to know: at once, whenever it has changed, and now and then, since that
@@ -464,4 +477,6 @@ def _is_cancelled() -> bool:
 def _reason(error: BaseException) -> str:
     if isinstance(error, NoRespondersError):
         return "the server has no JetStream"
+    if isinstance(error, TimeoutError):  # its own words are none, or "nats: timeout"
+        return "the server does not answer"
     return ERRNO.sub("", str(error)) or type(error).__name__

@@ -143,6 +143,9 @@ class Fleet:
         others = [host for host in await link.read_hosts() if host.state.name != shown.name]
         hosts = sorted([own, *others], key=lambda host: host.state.name)
         fields = {**vars(link.state), "hosts": tuple(hosts)}
+        if link.state.link == "connected" and not link.state.why:
+            troubles = (self._fleet_tasks.trouble, self.mail.trouble)
+            fields["why"] = " · ".join(filter(None, troubles))
         return shown.model_copy(update=fields)
 
     async def check_host(self, host: str) -> None:

@@ -118,7 +118,7 @@ def join(file: Path, url: str, labels: Sequence[str], as_json: bool) -> None:
     """Make this machine one of a fleet, with the key that `bullpen fleet key` made for it.
 
     Tries the key first, for 10 seconds if the server is not there: nothing is changed if it does
-    not take it, or if another machine uses it.
+    not take it, or if another machine uses it. Without --label it keeps the labels that it has.
     """
     import asyncio
 
@@ -141,6 +141,8 @@ def join(file: Path, url: str, labels: Sequence[str], as_json: bool) -> None:
 
     check_change(home.config_file, wanted)
     before = load_settings(home.config_file).fleet
+    kept = before.labels if before.url and before.name == wanted.name and not labels else {}
+    wanted = wanted.model_copy(update={"labels": {**wanted.labels, **kept}})
     is_new = not membership.is_same_host(home, before, credential)
     line = LiveLine()
 
@@ -161,6 +163,9 @@ def join(file: Path, url: str, labels: Sequence[str], as_json: bool) -> None:
         others = [host.state.name for host in shown.hosts if host.state.name != credential.host]
         known = f"others: {', '.join(others)}" if others else "nobody else is there yet"
         output.write(f"{credential.host} has joined the fleet · {output.printable(known)}")
+        if kept:
+            pairs = ", ".join(f"{name}={text}" for name, text in sorted(kept.items()))
+            output.write(f"labels as before: {output.printable(pairs)} · others: --label K=V")
 
 
 @command.command()

@@ -22,6 +22,7 @@ from bullpen.model.message import Message
 
 if TYPE_CHECKING:
     from bullpen.fleet.link import Link
+    from bullpen.fleet.mail_server import MailServer
 
 log = logging.getLogger("bullpen.hub")
 
@@ -44,6 +45,12 @@ class FleetMail:
         self._delivery = delivery
         self._quotas = quotas
         self._children = children
+        self._server: MailServer | None = None
+
+    @property
+    def trouble(self) -> str:
+        """Why letters do not get to the server, as far as one knows."""
+        return self._server.trouble if self._server is not None else ""
 
     async def send(self, message: Message, agent: str) -> Message:
         """Keep a message to `HOST/NAME`, which that agent has written, or the owner if it is empty.
@@ -88,6 +95,7 @@ class FleetMail:
         signed = SignedRecords(link.credential)
         outgoing = OutgoingMail(self._messages, signed)
         server = MailServer(link.url, link.credential, outgoing.hear, outgoing.connected)
+        self._server = server
         incoming = IncomingMail(
             self._registry,
             self._messages,

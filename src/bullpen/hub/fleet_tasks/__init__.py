@@ -18,6 +18,7 @@ from bullpen.hub.tasks.queue import TaskQueue
 
 if TYPE_CHECKING:
     from bullpen.fleet.link import Link
+    from bullpen.fleet.task_server import TaskServer
     from bullpen.hub.fleet_tasks.incoming import IncomingTasks
 
 log = logging.getLogger("bullpen.hub")
@@ -44,6 +45,12 @@ class FleetTasks:
         self._task_agents = task_agents
         self._private_gits = private_gits
         self._taken: IncomingTasks | None = None
+        self._server: TaskServer | None = None
+
+    @property
+    def trouble(self) -> str:
+        """Why tasks do not get to the server, as far as one knows."""
+        return self._server.trouble if self._server is not None else ""
 
     def notice(self) -> None:
         """Something has happened: an agent may be free."""
@@ -71,6 +78,7 @@ class FleetTasks:
 
         context = self._context
         server, signed = TaskServer(link.url, link.credential), Signed(link.credential)
+        self._server = server
         rows = LeaseRows(self._store)
         local = LocalTasks(
             context,

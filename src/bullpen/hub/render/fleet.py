@@ -36,7 +36,7 @@ def agents_text(shown: FleetShown, now: float, columns: int = 0) -> str:
     ]
     lines = lay_out(AGENT_NAMES, [AGENT_NAMES, *rows], columns, drop=("ROLE", "FOR"))
     lines = lines if rows else ["no agents"]
-    if shown.link != "connected":
+    if shown.link != "connected" or shown.why:
         lines.append(_link(shown, now))
     lines += [
         f"{printable(host.state.name)} cannot be reached · {_last_known(host, now)}"

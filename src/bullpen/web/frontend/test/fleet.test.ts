@@ -25,6 +25,7 @@ test('what was heard of a machine that is away is no present state', () => {
 test('why this machine is alone', () => {
   assert.equal(trouble(fleet), '')
   assert.equal(trouble({ ...fleet, link: 'away', why: 'refused' }), 'Not connected to nats://x: refused. This machine goes on by itself.')
+  assert.equal(trouble({ ...fleet, why: 'it keeps nothing' }), 'Connected to nats://x, but it keeps nothing.')
   assert.equal(trouble({ ...fleet, link: 'connecting' }), 'Connecting to nats://x. This machine goes on by itself.')
   assert.equal(labelsText(host('desk')), 'arch=x, gpu=yes')
 })

@@ -36,9 +36,10 @@ export function labelsText(host: Host): string {
   return Object.entries(host.state.labels).sort().map(([key, value]) => `${key}=${value}`).join(', ')
 }
 
-/** Why this machine is alone; nothing where it is not. */
+/** Why this machine is alone, or what the server does not do; nothing where all is well. */
 export function trouble(fleet: Fleet): string {
-  if (fleet.link === 'connected' || fleet.link === 'none') return ''
+  if (fleet.link === 'none') return ''
+  if (fleet.link === 'connected') return fleet.why && `Connected to ${fleet.url}, but ${fleet.why}.`
   const state = fleet.link === 'connecting' ? 'Connecting to' : 'Not connected to'
   return `${state} ${fleet.url}${fleet.why ? `: ${fleet.why}` : ''}. This machine goes on by itself.`
 }
