@@ -89,6 +89,8 @@ def test_l1_one_machine_becomes_three_as_the_page_says(desks: Desks) -> None:
     assert "the server has been told" in printed["bullpen fleet key --revoke big"]
     # The key that was taken back: its machine is out, and says why.
     wait_until(lambda: "Authorization" in desks.run("big", "bullpen fleet status"))
+    # Nobody is shown it as one that cannot be reached just now.
+    assert "big" not in desks.run("laptop", "bullpen fleet status")
 
 
 def test_l1_the_server_in_a_container_is_given_what_it_needs(desks: Desks) -> None:

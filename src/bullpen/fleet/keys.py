@@ -4,15 +4,17 @@ Called by `bullpen fleet key`. `nats.conf` is written anew from what is known, n
 that runs is told to read it again: a key that was taken back counts no longer, and its connection
 is closed. A server may refuse the whole of it, and says so in its log alone (it does if `listen` is
 not as it was at its start): so each `nats.conf` has a key that nobody else has, and the server
-is tried with that.
+is tried with that. With the same key it is told to forget the hosts whose keys were taken back.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -23,6 +25,9 @@ from bullpen.fleet.credential import Credential, issue
 from bullpen.fleet.nkeys import Signer, make_seed
 from bullpen.fleet.server_certificate import ensure_certificate
 from bullpen.fleet.subjects import (
+    KINDS,
+    inbox,
+    key,
     may_publish,
     may_subscribe,
     queue_may_publish,
@@ -72,8 +77,8 @@ def change(
         _check(fleet, add, revoke, listen)
         write_atomically(directory / ".gitignore", "*\n")  # whoever has a key has every machine
         authority, certificate = _authority(directory), ensure_certificate(directory)
-        hosts = {name: key for name, key in fleet.hosts.items() if name not in revoke}
-        queue = {name: key for name, key in fleet.queue.items() if name not in revoke}
+        hosts = {name: public for name, public in fleet.hosts.items() if name not in revoke}
+        queue = {name: public for name, public in fleet.queue.items() if name not in revoke}
         files: dict[str, Path] = {}
         for host in add:
             seed = make_seed()
@@ -86,19 +91,23 @@ def change(
         write_atomically(directory / "hosts.json", json.dumps(vars(fleet), indent=1) + "\n")
         config = directory / "nats.conf"
         probe = issue(authority, PROBE, make_seed(), certificate)
-        write_atomically(config, server_config(fleet, directory, probe.certificate.public))
+        text = server_config(fleet, directory, probe.certificate.public, revoke)
+        write_atomically(config, text)
         for host in revoke:
             (directory / f"{host}.json").unlink(missing_ok=True)
         port = fleet.listen.rpartition(":")[2]
         if not _tell_server(directory):
             return Made(config, files, port, "none")
-        is_taken = asyncio.run(_is_taken(fleet.listen, probe))
+        is_taken = asyncio.run(_is_taken(fleet.listen, probe, revoke))
     return Made(config, files, port, "told" if is_taken else "refused")
 
 
-def server_config(fleet: Fleet, directory: Path, probe: str) -> str:
+def server_config(fleet: Fleet, directory: Path, probe: str, gone: Sequence[str] = ()) -> str:
     """`nats.conf`. Pings are short: a link that is cut is noticed in seconds. What the server has
-    acknowledged is on disk. TLS comes first: nobody between can leave it out."""
+    acknowledged is on disk. TLS comes first: nobody between can leave it out. `probe` may do
+    nothing but take away what the hosts that are gone have said of themselves."""
+    may_forget = [key(kind, host) for host in gone for kind in KINDS]
+    forgets = f"allow: {json.dumps(may_forget)}" if may_forget else 'deny: ">"'
     users = "".join(
         _user(host, public, may_publish(host), may_subscribe(host))
         for host, public in sorted(fleet.hosts.items())
@@ -127,8 +136,8 @@ accounts {{
     jetstream: enabled
     users: [
 {users}      {{ nkey: {probe}, permissions: {{  # to try the server with
-        publish: {{ deny: ">" }}
-        subscribe: {{ deny: ">" }}
+        publish: {{ {forgets} }}
+        subscribe: {{ allow: "{inbox(PROBE)}.>" }}
       }} }}
     ]
   }}
@@ -224,8 +233,10 @@ def _tell_server(directory: Path) -> bool:
     return True
 
 
-async def _is_taken(listen: str, probe: Credential) -> bool:
-    """Whether the server lets that key in, which it can know from the new configuration alone."""
+async def _is_taken(listen: str, probe: Credential, gone: Sequence[str]) -> bool:
+    """Whether the server lets that key in, which it can know from the new configuration alone. Then
+    it forgets these hosts: others would be shown them as unreachable for a week."""
+    from bullpen.fleet import presence
     from bullpen.fleet.link import LOST, KeyClient, close
 
     async def note(_: Exception) -> None:
@@ -238,6 +249,9 @@ async def _is_taken(listen: str, probe: Credential) -> bool:
         client = KeyClient(Signer(probe.seed))
         try:
             await client.connect_as(url, probe, note, None)
+            for host in gone:
+                with contextlib.suppress(*LOST):  # there may be nothing to forget
+                    await presence.leave(client, host)
             return True
         except LOST:
             if time.monotonic() > deadline:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from bullpen.errors import BullpenError, Kind
 from bullpen.fleet.direct_get import Entry, read_messages
-from bullpen.fleet.subjects import BUCKET, STREAM, key
+from bullpen.fleet.subjects import BUCKET, KINDS, STREAM, key
 from bullpen.model.fleet import Host, HostState
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ async def say_state(client: "Client", state: HostState) -> None:
 async def leave(client: "Client", host: str) -> None:
     """Take both keys away."""
     gone = {"KV-Operation": "DEL"}
-    for kind in ("live", "state"):
+    for kind in KINDS:
         await client.jetstream().publish(key(kind, host), b"", 1.0, headers=gone, msg_ttl=1.0)
 
 

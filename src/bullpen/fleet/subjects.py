@@ -33,6 +33,9 @@ def inbox(host: str) -> str:
     return f"_INBOX_{host}"
 
 
+KINDS = ("live", "state")
+
+
 def key(kind: str, host: str) -> str:
     """Of the bucket: `live` is there as long as the host says so, `state` is what it last said."""
     return f"$KV.{BUCKET}.{kind}.{host}"
