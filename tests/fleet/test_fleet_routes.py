@@ -17,7 +17,7 @@ from bullpen.hub.http.guard import ANONYMOUS, OWNER, Actor
         (b"/agents/h2%2Famy", ("h2", b"/agents/amy")),
         (b"/agents/h2%2famy/task/t-1", ("h2", b"/agents/amy/task/t-1")),
         (b"/agents/h2%2Fa%2Fb", ("h2", b"/agents/a%2Fb")),
-        (b"/agents/h2%2F/x", None),
+        (b"/agents/h2%2F/x", ("h2", b"/agents//x")),
         (b"/hosts/h2/agents", ("h2", b"/agents")),
         (b"/hosts/h2/", ("h2", b"/")),
         (b"/hosts/h2", None),
@@ -84,3 +84,13 @@ def test_l2_a_host_that_names_itself_is_served_here() -> None:
     recorded = Recorded()
     assert status(recorded, OWNER, b"/agents/h1%2Famy/screen") == 0
     assert (recorded.carried, recorded.here) == ([], ["/agents/amy/screen"])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [b"/agents/h2%2F", b"/agents/h2%2F/messages", b"/agents/h2%2Fa%2Fb/screen", b"/agents/%2Famy"],
+)
+def test_l2_a_typing_error_in_host_and_agent_is_said_here(path: bytes) -> None:
+    recorded = Recorded()
+    assert status(recorded, OWNER, path) == 404
+    assert (recorded.carried, recorded.here) == ([], [])

@@ -25,11 +25,25 @@ def find_target(path: bytes) -> tuple[str, bytes] | None:
     parts = path.split(b"/")
     if len(parts) >= 3 and parts[1] == b"agents":
         host, slash, agent = parts[2].replace(b"%2f", b"%2F").partition(b"%2F")
-        if slash and agent:
+        if slash:
             return unquote(host.decode("latin-1")), b"/".join([b"", b"agents", agent, *parts[3:]])
     if len(parts) >= 4 and parts[1] == b"hosts":
         return unquote(parts[2].decode("latin-1")), b"/".join([b"", *parts[3:]])
     return None
+
+
+def check_agent(host: str, path: bytes) -> None:
+    """Raise if a path of that host names an agent as none is called: `HOST/` and `HOST/A/B` are
+    typing errors, and nothing that is carried on from there. Pure."""
+    parts = path.split(b"/")
+    if len(parts) >= 3 and parts[1] == b"agents":
+        agent = unquote(parts[2].decode("latin-1"))
+        if not agent or "/" in agent:
+            raise BullpenError(
+                f"{host}/{agent[:80]} is no name of an agent",
+                hint="HOST/AGENT, as bullpen list --fleet shows them",
+                kind=Kind.NOT_FOUND,
+            )
 
 
 class FleetRoutes:
@@ -49,6 +63,7 @@ class FleetRoutes:
         try:
             actor: Actor = scope["state"]["actor"]
             self._check(host, actor)
+            check_agent(host, path)
             if host == self.fleet.name:
                 inner = {**scope, "raw_path": path, "path": unquote(path.decode("latin-1"))}
                 await self.app(inner, receive, send)
