@@ -15,11 +15,12 @@ from bullpen.fleet.task_records import (
     Signed,
     Standing,
     TaskRecord,
+    by_own_clock,
     name_need,
     parse_need,
 )
 from bullpen.hub.fleet_tasks.local import _result
-from bullpen.model.task import Completed, Task, Wish
+from bullpen.model.task import Completed, Run, Task, Wish
 
 AUTHORITY = make_seed()
 H1, H2 = (Signed(issue(AUTHORITY, host, make_seed())) for host in ("h1", "h2"))
@@ -124,3 +125,17 @@ def test_l3_whatever_a_task_says_its_end_fits_into_one_message(letter: str) -> N
     data = H2.write(KEY, ENDED.model_copy(update={"result": result}))
     assert len(data) < MOST_BYTES
     assert result.output and set(result.output) == {letter} and len(result.output) > 10_000
+
+
+@pytest.mark.parametrize("ahead", [0.0, 7200.0, -86400.0])
+def test_l1_a_task_that_a_machine_with_a_wrong_clock_did_has_the_times_of_this_one(
+    ahead: float,
+) -> None:
+    asked, now = 1000.0, 1060.0
+    run = Run(number=1, began=1001.0 + ahead, ended=1059.0 + ahead)
+    there = Result(status=Completed(), started=1000.5 + ahead, ended=1059.5 + ahead, runs=(run,))
+    here = by_own_clock(there, asked, now)
+    assert here.started is not None
+    assert asked <= here.started <= here.runs[0].began <= here.runs[0].ended <= here.ended <= now
+    assert here.ended - here.started == pytest.approx(59.0)
+    assert ahead or here == there

@@ -55,6 +55,26 @@ class Result(Value):
     parcel: Parcel | None = None
 
 
+def by_own_clock(result: Result, asked: float, now: float) -> Result:
+    """Its times as the clock here has them, if that of the other machine is wrong for certain: a
+    task ends before one hears of it, and begins after it was asked for. Pure."""
+    runs = [moment for run in result.runs for moment in (run.began, run.ended)]
+    moments = [result.ended, *runs, *([result.started] if result.started is not None else [])]
+    shift = min(0.0, now - max(moments)) or max(0.0, asked - min(moments))
+    if not shift:
+        return result
+    changed: dict[str, object] = {
+        "ended": min(result.ended + shift, now),
+        "runs": tuple(
+            run.model_copy(update={"began": run.began + shift, "ended": run.ended + shift})
+            for run in result.runs
+        ),
+    }
+    if result.started is not None:
+        changed["started"] = result.started + shift
+    return result.model_copy(update=changed)
+
+
 class Standing(Value):
     """How a task stands: `epoch` counts those who took it. `free`: it was given back, `why`."""
 

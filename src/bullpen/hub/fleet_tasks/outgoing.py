@@ -21,6 +21,7 @@ from bullpen.fleet.task_records import (
     Signed,
     Standing,
     TaskRecord,
+    by_own_clock,
     name_need,
 )
 from bullpen.fleet.task_server import LostError, TaskServer
@@ -172,8 +173,8 @@ class OutgoingTasks:
     # ── what came of it ──
 
     async def _take_end(self, live: LiveTask, standing: Standing) -> None:
-        result = standing.result
-        assert result is not None
+        assert standing.result is not None
+        result = by_own_clock(standing.result, live.task.created, time.time())
         warnings = list(result.warnings)
         if live.task.wish.repo:
             try:

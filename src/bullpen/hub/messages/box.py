@@ -376,7 +376,7 @@ class Messages:
         self.letters.take(transaction, host, letter)
         if message is None:
             return
-        at = min(receipt.at, time.time())
+        at = max(message.created, min(receipt.at, time.time()))  # the clock there may be wrong
         statement = (
             f"UPDATE messages SET {receipt.step} = ?, reason = ?, sent = coalesce(sent, ?),"
             f" channel = ? WHERE id = ? AND {receipt.step} IS NULL"
