@@ -63,15 +63,18 @@ def by_own_clock(result: Result, asked: float, now: float) -> Result:
     shift = min(0.0, now - max(moments)) or max(0.0, asked - min(moments))
     if not shift:
         return result
+
+    def here(moment: float) -> float:
+        return max(asked, min(moment + shift, now))
+
     changed: dict[str, object] = {
-        "ended": min(result.ended + shift, now),
+        "started": here(result.started) if result.started is not None else None,
+        "ended": here(result.ended),
         "runs": tuple(
-            run.model_copy(update={"began": run.began + shift, "ended": run.ended + shift})
+            run.model_copy(update={"began": here(run.began), "ended": here(run.ended)})
             for run in result.runs
         ),
     }
-    if result.started is not None:
-        changed["started"] = result.started + shift
     return result.model_copy(update=changed)
 
 
