@@ -477,6 +477,8 @@ def _is_cancelled() -> bool:
 def _reason(error: BaseException) -> str:
     if isinstance(error, NoRespondersError):
         return "the server has no JetStream"
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return "what answers there speaks no TLS, as a server of a fleet does from the first byte"
     if isinstance(error, TimeoutError):  # its own words are none, or "nats: timeout"
         return "the server does not answer"
     return ERRNO.sub("", str(error)) or type(error).__name__
