@@ -48,6 +48,29 @@ def test_l2_a_branch_here_counts_before_an_agent_of_another_machine(repo: tuple[
     assert ran.code == 3 and "bullpen fleet status" in ran.err, ran
 
 
+def test_l2_the_name_that_a_fleet_has_for_an_agent_of_this_machine_is_taken_here(
+    repo: tuple[Pen, Path],
+) -> None:
+    """`list --fleet` shows it so."""
+    pen, directory = repo
+    with (pen.root / "config.yaml").open("a") as config:
+        config.write(FLEET)
+    for name in ("amy", "bob"):
+        assert pen.cli("worktree", "create", name, cwd=directory).code == 0
+        commit(pen.root / "worktrees" / name, f"{name}.txt")
+    for words, shown in {
+        ("diff", "h1/amy"): "+++ b/amy.txt",
+        ("worktree", "info", "h1/amy"): "branch       amy",
+        ("land", "h1/amy"): "amy  on main",
+        ("finish", "h1/bob", "--keep"): "bob removed",
+    }.items():
+        ran = pen.cli(*words, cwd=directory)
+        assert ran.code == 0 and shown in ran.out, (words, ran)
+    for words in (("logs", "h1/zed"), ("record", "h1/zed"), ("agent", "stop", "h1/zed")):
+        ran = pen.cli(*words, cwd=directory)
+        assert ran.code == 4 and "zed" in ran.err and "h1" not in ran.err, (words, ran)
+
+
 @pytest.mark.parametrize(
     "words", [("land",), ("diff",), ("finish", "--keep"), ("worktree", "info"), ("logs",)]
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bullpen.cli import directors
 from bullpen.cli.connect import connect
-from bullpen.cli.elsewhere import refuse_elsewhere
+from bullpen.cli.elsewhere import name_here
 from bullpen.cli.tasks import agents as task_agents
 from bullpen.cli.view import start_view, stop_view
 from bullpen.directors import config as director_configs
@@ -47,8 +47,8 @@ def list_configured(home: Home) -> list[Configured]:
 def pick(everything: Sequence[Configured], names: Sequence[str]) -> list[Configured]:
     """Those that are named, in the order of all."""
     known = [one.name for one in everything]
+    names = [name_here(name) for name in names]
     for name in names:
-        refuse_elsewhere(name)
         if name not in known:
             raise BullpenError(
                 f"nothing is configured as {name}{did_you_mean(name, known)}",

@@ -13,7 +13,7 @@ import click
 
 from bullpen import worktrees
 from bullpen.cli import output
-from bullpen.cli.elsewhere import check_may_be_elsewhere, refuse_elsewhere
+from bullpen.cli.elsewhere import name_here, without_own_host
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import read_object
 from bullpen.home.paths import Home, current_home
@@ -34,7 +34,7 @@ class SiteSettings(TypedDict, total=False):
 def open_site(repo: Path | None, name: str = "") -> Site:
     """The site of that repository under this home's settings. Where none is given, that of the
     worktree of this name: the home knows it. Else that of the current directory."""
-    refuse_elsewhere(name)
+    name_here(name)
     base, settings = _settings()
     if name and is_name(name) and not os.path.lexists(base / name):
         # Made before `worktrees.base` was changed, perhaps.
@@ -63,7 +63,7 @@ def worktree_named(text: str) -> str:
     name = names.worktree_named(text)
     base, _ = _settings()
     is_here = os.path.lexists(base / name) or current_home().session(name).exists()
-    return name if is_here else check_may_be_elsewhere(text)
+    return name if is_here else without_own_host(text)
 
 
 def named_argument(_ctx: click.Context, _param: click.Parameter, text: str) -> str:

@@ -8,7 +8,7 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.choose_agent import choose_agent, complete_running
-from bullpen.cli.elsewhere import logs_of, refuse_elsewhere
+from bullpen.cli.elsewhere import logs_of, name_here
 from bullpen.client.holder import Connection, connect
 from bullpen.errors import BullpenError, Kind
 from bullpen.home.paths import current_home
@@ -44,7 +44,7 @@ def command(name: str | None, read_only: bool, wants_status: bool, tree: bool = 
     home = current_home()
     name = name or choose_agent(home)
     if tree:
-        refuse_elsewhere(name, "alone: bullpen attach")
+        name = name_here(name, "alone: bullpen attach")
         from bullpen.cli import tmux_panes
         from bullpen.cli.connect import connect as connect_hub
 

@@ -15,7 +15,7 @@ from bullpen.cli import output
 from bullpen.cli.commands.land import raise_if_not_landed, wait_for, write_failed
 from bullpen.cli.commands.worktree import complete_names
 from bullpen.cli.connect import connect
-from bullpen.cli.elsewhere import refuse_elsewhere
+from bullpen.cli.elsewhere import name_here
 from bullpen.cli.ending import shown_endings
 from bullpen.cli.landing_text import line_of, moved_lines
 from bullpen.cli.worktree_sites import bring_over, open_site, refuse_used, why_used, worktree_named
@@ -60,8 +60,7 @@ def command(
     Uncommitted work is named, and nothing happens; --commit commits it. Interrupted, it can be run
     again.
     """
-    name = worktree_named(name)
-    refuse_elsewhere(name)
+    name = name_here(worktree_named(name))
     if how is None:
         raise click.UsageError("what becomes of its work? --land, --pr, --keep or --discard")
     if into and how not in ("land", "pr"):

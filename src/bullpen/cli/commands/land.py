@@ -10,7 +10,7 @@ from bullpen import worktrees
 from bullpen.cli import output
 from bullpen.cli.commands.worktree import complete_names
 from bullpen.cli.connect import connect
-from bullpen.cli.elsewhere import refuse_elsewhere
+from bullpen.cli.elsewhere import name_here
 from bullpen.cli.landing_text import failed_lines, line_of, moved_lines, waiting_row
 from bullpen.cli.live_line import LiveLine
 from bullpen.cli.tasks.wait import say
@@ -63,10 +63,8 @@ def command(
     fast-forwarded if nothing in it stands in the way. An agent that conflicts is told, and lands
     when it has committed an answer; in a worktree without an agent that commit is yours.
     """
-    names = [worktree_named(name) for name in names]
-    cancel = worktree_named(cancel) if cancel else None
-    for name in [*names, *([cancel] if cancel else [])]:
-        refuse_elsewhere(name)
+    names = [name_here(worktree_named(name)) for name in names]
+    cancel = name_here(worktree_named(cancel)) if cancel else None
     hub = connect()
     if is_list or cancel:
         if names or (is_list and cancel):

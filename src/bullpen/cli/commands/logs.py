@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from bullpen.cli.elsewhere import refuse_elsewhere
+from bullpen.cli.elsewhere import name_here
 from bullpen.cli.journal import is_task_agent, write_journal
 from bullpen.client.holder import connect
 from bullpen.errors import BullpenError, Kind
@@ -42,7 +42,7 @@ def command(name: str | None, follow: bool, last: int | None, raw: bool) -> None
     """
     home = current_home()
     name = name or _only_agent(home)
-    refuse_elsewhere(name, "its screen: bullpen peek")
+    name = name_here(name, "its screen: bullpen peek")
     session = find_session(home, name)
     if is_task_agent(session):
         write_journal(session, follow=follow, last=last, raw=raw)

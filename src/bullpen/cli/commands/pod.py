@@ -7,7 +7,7 @@ import click
 
 from bullpen.cli import output
 from bullpen.cli.connect import connect, connect_for
-from bullpen.cli.elsewhere import refuse_elsewhere
+from bullpen.cli.elsewhere import name_here
 from bullpen.cli.ending import shown_endings
 from bullpen.cli.help_text import Group
 from bullpen.cli.many_agents import stopped_word
@@ -113,7 +113,7 @@ def stop(name: str, force: bool, as_json: bool) -> None:
 @click.argument("name")
 def attach(name: str) -> None:
     """Attach to all agents of a pod, side by side in tmux; new ones appear as they start."""
-    refuse_elsewhere(name)
+    name = name_here(name)
     from bullpen.cli import tmux_panes
 
     tmux_panes.show(connect(), name, tmux_panes.of_pod(name), ["pod", "follow", name])

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from bullpen.cli.commands.logs import complete_known
-from bullpen.cli.elsewhere import refuse_elsewhere
+from bullpen.cli.elsewhere import name_here
 from bullpen.client.holder import connect
 from bullpen.errors import BullpenError
 from bullpen.home.paths import Home, current_home
@@ -23,7 +23,7 @@ def command(name: str) -> None:
 
     bullpen record NAME > x.cast; asciinema play x.cast, or drop it on a web page.
     """
-    refuse_elsewhere(name)
+    name = name_here(name)
     home = current_home()
     session = find_session(home, name)
     with open_with_timing(session) as pairs:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bullpen.cli.elsewhere import refuse_elsewhere
+from bullpen.cli.elsewhere import name_here
 from bullpen.cli.tasks.wait import say
 from bullpen.client import agents, task_agents
 from bullpen.client.call import Call
@@ -58,8 +58,7 @@ def check_argument(_ctx: click.Context, _param: click.Parameter, name: str | Non
 
 def check_own_argument(_ctx: click.Context, _param: click.Parameter, name: str) -> str:
     """One of this machine, where its files are."""
-    refuse_elsewhere(name)
-    return agent_name(name)
+    return agent_name(name_here(name))
 
 
 def nobody(hub: Hub, name: str, words: Iterable[str]) -> BullpenError:
