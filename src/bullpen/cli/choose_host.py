@@ -26,8 +26,11 @@ def choose_host(hub: Hub, where: Sequence[str], host: str) -> str:
         and host in ("", each.state.name)
     ]
     if not fitting:
+        labels = ", ".join(where)
         raise BullpenError(
-            f"no machine of the fleet that can be reached has {', '.join(where)}",
+            f"{host} cannot be reached, or has not {labels}"
+            if host
+            else f"no machine of the fleet that can be reached has {labels}",
             hint="bullpen fleet status",
             kind=Kind.NOT_FOUND,
         )
