@@ -165,7 +165,10 @@ def test_l1_a_name_is_free_again_after_a_hub_that_was_killed(
     asyncio.run(act())
 
 
-def test_l2_who_talks_to_a_host_that_leaves_is_told_so(machines: Machines) -> None:
+@pytest.mark.parametrize(("is_leaving", "how"), [(True, "has left"), (False, "was stopped")])
+def test_l2_who_talks_to_a_host_that_leaves_is_told_so(
+    machines: Machines, is_leaving: bool, how: str
+) -> None:
     async def act() -> None:
         begun = asyncio.Event()
 
@@ -179,7 +182,8 @@ def test_l2_who_talks_to_a_host_that_leaves_is_told_so(machines: Machines) -> No
             async with running(h2):
                 channel = await h1.peers.open("h2", {}, b"")
                 await asyncio.wait_for(begun.wait(), 60)
-            with pytest.raises(ChannelOverError, match="h2 has left"):
+                h2.is_leaving = is_leaving
+            with pytest.raises(ChannelOverError, match=f"h2 {how}"):
                 await asyncio.wait_for(channel.receive(), 60)
 
     asyncio.run(act())

@@ -57,6 +57,21 @@ def test_l1_hosts_see_each_other_until_one_leaves_or_dies() -> None:
         wait_until(lambda: "h2/amy" in listed(machines, "h1"))
 
 
+def test_l1_l4_a_machine_whose_hub_was_stopped_is_one_of_the_fleet_still() -> None:
+    """Its agents go on. It is not there at once, and what is written to it waits."""
+    with made_machines("h1", "h2") as machines:
+        h1, h2 = machines.hosts["h1"], machines.hosts["h2"]
+        h2.run("/bin/cat", name="amy")
+        wait_until(lambda: "h2/amy" in listed(machines, "h1"))
+        assert h2.cli("hub", "stop").code == 0
+        assert machines.reachable("h1") == {"h1"}
+        assert "h2 cannot be reached · last heard: 1 running" in listed(machines, "h1")
+        ran = h1.cli("send", "h2/amy", "while it was stopped")
+        assert ran.code == 0 and "queued: on its way to h2" in ran.out, ran
+        h2.start()
+        wait_until(lambda: "while it was stopped" in h2.cli("inbox", "amy").out)
+
+
 def test_l5_without_the_server_each_host_goes_on_says_so_and_comes_back() -> None:
     with made_machines("h1", "h2") as machines:
         h1, h2 = machines.hosts["h1"], machines.hosts["h2"]

@@ -264,6 +264,7 @@ class Link:
         self.peers = Peers(credential, self._publish, answer)
         self.url = url
         self.credential = credential
+        self.is_leaving = False  # the fleet, when it is cancelled: not just its hub ends
         self._describe = describe
         self._client: Client | None = None
         self._known: tuple[Host, ...] = ()
@@ -271,7 +272,7 @@ class Link:
         self._last_sent: HostState | None = None
 
     async def run(self) -> None:
-        """Until it is cancelled; then others are told that this host has left."""
+        """Until it is cancelled; then others are told that this host has left, or is not there."""
         while True:
             try:
                 await self._serve()
@@ -384,8 +385,9 @@ class Link:
     async def _leave(self, client: Client) -> None:
         with contextlib.suppress(*LOST):
             async with asyncio.timeout(LEAVE_SECONDS):
-                await self.peers.close_all(f"{self.host} has left")
-                await presence.leave(client, self.host)
+                how = "has left" if self.is_leaving else "was stopped"
+                await self.peers.close_all(f"{self.host} {how}")
+                await presence.leave(client, self.host, is_forgotten=self.is_leaving)
 
     def _note_objection(self, reason: str) -> None:
         if self.state.link == "connected":  # else it is why there is no connection

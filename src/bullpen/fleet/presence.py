@@ -4,7 +4,8 @@
 the hub that says it, so that a second one with the same key is told that there is one. `state`
 (labels, agents) is said when it changes and every half a minute, and stays: when it was said last
 is what is known of the time at which a host died. A host with `state` alone cannot be
-reached: nobody knows whether it is dead. One that leaves takes both away. Called by `link`.
+reached: nobody knows whether it is dead. One that leaves takes both away, one whose hub is stopped
+its `live`. Called by `link`.
 Reading is one request for all keys of a kind: nobody watches, because traffic would grow with the
 square.
 """
@@ -114,10 +115,10 @@ async def say_state(client: "Client", state: HostState) -> None:
     )
 
 
-async def leave(client: "Client", host: str) -> None:
-    """Take both keys away."""
+async def leave(client: "Client", host: str, *, is_forgotten: bool = True) -> None:
+    """Take both keys away; or `live` alone: the host is not there, and one of the fleet still."""
     gone = {"KV-Operation": "DEL"}
-    for kind in KINDS:
+    for kind in KINDS if is_forgotten else ("live",):
         await client.jetstream().publish(key(kind, host), b"", 1.0, headers=gone, msg_ttl=1.0)
 
 

@@ -37,6 +37,11 @@ CANCEL_SECONDS = 3.0  # others are told meanwhile that this host leaves
 SHOWN_AGENTS = 1000  # the server takes a megabyte
 
 
+def _fleet_of(settings: home_settings.Fleet) -> tuple[str | None, ...]:
+    """What makes a machine that one of that fleet; its labels may change."""
+    return settings.url, settings.name, settings.creds
+
+
 def alone(host: str) -> BullpenError:
     """What is said of another machine where there is no fleet."""
     return BullpenError(
@@ -86,6 +91,9 @@ class Fleet:
             try:
                 while self._context.settings.fleet == settings:
                     await self._settings_watch.next_change()
+                if self._link is not None:
+                    now = self._context.settings.fleet
+                    self._link.is_leaving = _fleet_of(now) != _fleet_of(settings)
             finally:
                 self._link = None  # or it would be shown for that of the next settings
                 while not serving.done():  # `wait_for` of Python 3.11 may swallow one
