@@ -59,6 +59,8 @@ def test_d5_a_goal_is_shown_ended_and_waited_for_by_its_id(pen: Pen) -> None:
         assert (ran.code, ran.err) == (1, "error: g-failed failed: no wings\n")
         shown = json.loads(goal("g-open", "--cancel", "--json").out)
         assert shown["state"] in ("cancelling", "cancelled")
+        # At once, though its agent does not run and it was tried in vain.
+        wait_until(lambda: goal("g-open").out == "g-open cancelled\n")
         ran = goal("g-nosuch")
         assert (ran.code, "hint:  bullpen director goals lead" in ran.err) == (4, True), ran
 

@@ -1,5 +1,6 @@
 """The goals of a manager: what is done about each, and that no kill loses or repeats one (D5)."""
 
+import asyncio
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -21,12 +22,14 @@ from bullpen.directors.manager.goals import (
     Goals,
     TaskSeen,
     branch_for,
+    cancelled,
     find_again,
     plan,
     with_goal,
 )
 from bullpen.directors.manager.rules import ManagerRules
 from bullpen.directors.memory import MemoryFile
+from bullpen.errors import BullpenError, Kind
 from bullpen.home.create import STARTER as HOME
 from bullpen.home.paths import Home
 from bullpen.home.roles import find_role, load_role
@@ -150,6 +153,10 @@ class FileRules(ManagerRules):
         self._write({id: 0, **self._tasks()})
         return id
 
+    async def _find_given(self, action: GiveGoal) -> str | None:
+        id = request_key("lead", action)
+        return id if id in self._tasks() else None
+
 
 class GoalWorld:
     """Two goals are there at first."""
@@ -190,3 +197,77 @@ def test_d5_killed_at_any_step_a_manager_gives_each_goal_once_and_reports_once(
         assert picture == expected, name
         names += 1
     assert names >= 10
+
+
+class Refusing(FileRules):
+    """A hub that takes no task while `denied` is there, and may not say that it took one."""
+
+    is_mute = False
+
+    async def _give(self, action: GiveGoal) -> str:
+        if (self._file.parent / "denied").exists():
+            raise BullpenError("not there", kind=Kind.DENIED)
+        id = await super()._give(action)
+        if self.is_mute:
+            raise BullpenError("no answer", kind=Kind.UNAVAILABLE)
+        return id
+
+    async def act(self, action: GoalAction) -> str:
+        if isinstance(action, CancelGoal):
+            self._write({**self._tasks(), action.task_id: 1})  # over at the next look
+            return "done"
+        return await super().act(action)
+
+
+def test_d5_a_cancelled_goal_that_was_held_up_ends_at_once_and_is_never_given(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tasks.json").write_text("{}")
+    denied = tmp_path / "denied"
+    denied.touch()
+    loop, rules = _held_up(tmp_path)
+    denied.unlink()  # what stood in the way is gone by now
+    _cancel(loop)
+    asyncio.run(loop.step())
+    assert not loop.memory.open
+    assert [row.state for row in loop.memory.history] == ["cancelled"]
+    assert rules._tasks() == {}
+    assert not loop.troubles
+
+
+def test_d5_a_cancelled_goal_that_the_hub_took_without_a_word_is_ended_there(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tasks.json").write_text("{}")
+    Refusing.is_mute = True
+    try:
+        loop, rules = _held_up(tmp_path)
+        assert len(rules._tasks()) == 1
+        _cancel(loop)
+        while loop.memory.open:
+            assert asyncio.run(loop.step())
+    finally:
+        Refusing.is_mute = False
+    [row] = loop.memory.history
+    assert row.model_dump()["task_id"] in rules._tasks()
+
+
+Held = tuple[Loop[Any, Any, Any, Any], Refusing]
+
+
+def _held_up(directory: Path) -> Held:
+    rules = Refusing(directory)
+    file: MemoryFile[Goals, GoalAction]
+    file = MemoryFile(directory / "memory.json", checkpoint_type(rules))
+    file.save(checkpoint_type(rules)(memory=goals()))
+    loop: Loop[Any, Any, Any, Any] = Loop(rules, file, tell=lambda *_: None, now=lambda: 2.0)
+    asyncio.run(loop.step())
+    assert loop.troubles
+    assert asyncio.run(loop.step()) == 0
+    return loop, rules
+
+
+def _cancel(loop: Loop[Any, Any, Any, Any]) -> None:
+    """As `POST /task/{id}/cancel` does."""
+    asyncio.run(loop.change(lambda memory: cancelled(memory, "g-1")))
+    asyncio.run(loop.try_now("g-1"))

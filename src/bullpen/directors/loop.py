@@ -138,6 +138,14 @@ class Loop(Generic[S, M, A, O]):
         await self._keep(troubles=troubles)
         self.wake()
 
+    async def try_now(self, subject: str) -> None:
+        """What held it up may concern nobody any more: do not wait."""
+        trouble = self.troubles.get(subject)
+        if trouble is not None:
+            tried = trouble.model_copy(update={"wait_seconds": 0.0})
+            await self._keep(troubles={**self.troubles, subject: tried})
+        self.wake()
+
     async def change(self, change: Callable[[M], M]) -> None:
         """Change the memory from outside, as a person's request does. On disk when this
         returns."""

@@ -29,6 +29,7 @@ from bullpen.directors.manager.goals import (
     GoalRequest,
     Goals,
     TaskSeen,
+    cancelled,
     find_again,
     with_goal,
 )
@@ -112,8 +113,8 @@ class Manager(Director[Mapping[str, TaskSeen], Goals, GoalAction, str]):
         id = request.path_params["id"]
         if id not in self.loop.memory.open:
             return JSONResponse(self._find_row(id).model_dump(mode="json"))
-        await self.loop.change(lambda goals: _cancelled(goals, id))
-        self.loop.wake()
+        await self.loop.change(lambda goals: cancelled(goals, id))
+        await self.loop.try_now(id)
         return JSONResponse({"id": id, "state": "cancelling"}, 202)
 
     def _find_row(self, id: str) -> HistoryRow:
@@ -122,13 +123,6 @@ class Manager(Director[Mapping[str, TaskSeen], Goals, GoalAction, str]):
             hint = f"bullpen director goals {self.name}"
             raise BullpenError(f"no goal {id[:40]}", hint=hint, kind=Kind.NOT_FOUND)
         return row
-
-
-def _cancelled(goals: Goals, id: str) -> Goals:
-    goal = goals.open.get(id)
-    if goal is None:  # it ended meanwhile
-        return goals
-    return with_goal(goals, goal.model_copy(update={"is_cancelled": True}))
 
 
 def _parse(body: bytes) -> GoalRequest:

@@ -168,6 +168,12 @@ def with_goal(goals: Goals, goal: Goal) -> Goals:
     return goals.model_copy(update={"open": {**goals.open, goal.id: goal}})
 
 
+def cancelled(goals: Goals, id: str) -> Goals:
+    """With that goal to be ended, unless it ended meanwhile."""
+    goal = goals.open.get(id)
+    return with_goal(goals, goal.model_copy(update={"is_cancelled": True})) if goal else goals
+
+
 def without(goals: Goals, row: HistoryRow) -> Goals:
     """That goal is over."""
     left = {id: goal for id, goal in goals.open.items() if id != row.id}

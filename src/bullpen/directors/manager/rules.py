@@ -6,7 +6,7 @@ Made by `director`. Decides nothing: `goals.plan` does.
 from collections.abc import Callable, Mapping, Sequence
 
 from bullpen.client import AsyncHub
-from bullpen.client.tasks import get_task, offer_task
+from bullpen.client.tasks import get_requested_task, get_task, offer_task
 from bullpen.directors.cancelling import cancel
 from bullpen.directors.failures import ActionError, Verdict
 from bullpen.directors.loop import request_key
@@ -93,7 +93,19 @@ class ManagerRules:
             raise
 
     async def resume(self, action: GoalAction) -> str | None:
-        return await self.act(action)  # twice is once: a task has the goal's key
+        if isinstance(action, GiveGoal):
+            # Only asked for, never given again here: the goal may be cancelled. `plan` knows that.
+            return await self._find_given(action)
+        return await self.act(action)  # twice is once
+
+    async def _find_given(self, action: GiveGoal) -> str | None:
+        call = get_requested_task(request_key(self._name, action))
+        try:
+            return (await self._hub.do(call)).task_id
+        except BullpenError as error:
+            if error.kind is not Kind.NOT_FOUND:
+                raise
+            return None
 
     def remember(self, memory: Goals, action: GoalAction, outcome: str) -> Goals:
         if isinstance(action, CloseGoal):
