@@ -10,6 +10,7 @@ import pytest
 from bullpen.cli.directors import DirectorProblem, list_rows
 from bullpen.client.directors import revoke_director
 from bullpen.client.hub import Hub
+from bullpen.directors.config import load_director
 from bullpen.directors.manager.config import ManagerConfig
 from bullpen.directors.token import make_token
 from bullpen.errors import BullpenError
@@ -19,6 +20,7 @@ from tests.commands import Ran
 from tests.directors.running import made_manager, made_scheduler
 from tests.hub.pen import Pen, made_pen
 from tests.waiting import wait_until
+from tests.worktrees.repos import make_repo
 
 pytestmark = pytest.mark.slow
 
@@ -82,8 +84,10 @@ def test_d5_who_gives_a_goal_is_told_how_to_wait_for_it_and_in_plain_words_what_
             director.ask("POST", "/task", {"prompt": "x", "wordkir": "/", "branch": "b"})
         # It holds goals, and has no place for them.
         assert {row.name: row.state for row in list_rows(pen.home)}["lead"] == "working"
-        assert [*ManagerConfig().notes()] != []
-        assert [*ManagerConfig(workdir="/x").notes()] == []
+        ran = director.cli("director", "task", "lead", "Write another")
+        [note] = ManagerConfig().notes(pen.home)
+        assert "in an empty directory" in note
+        assert ran.err == f"note: {note}\n"
 
 
 def test_d5_a_manager_is_written_by_that_name_too(pen: Pen) -> None:
@@ -92,6 +96,21 @@ def test_d5_a_manager_is_written_by_that_name_too(pen: Pen) -> None:
     ran = pen.cli("director", "init", "manager", "boss")
     assert ran.code == 0, ran
     assert "\ntype: claude\n" in file.read_text()
+
+
+def test_d5_a_manager_is_written_with_the_repository_in_which_a_person_stands(pen: Pen) -> None:
+    shop = make_repo(pen.root.parent / 'sh#op: "1"')
+    (shop / "src").mkdir()
+    assert pen.cli("director", "init", "claude", "placed", cwd=shop / "src").code == 0
+    _, config = load_director(pen.home, "placed")
+    assert isinstance(config, ManagerConfig)
+    assert config.workdir == str(shop)
+    assert list(config.notes(pen.home)) == []
+    for wrong, why in (("/nosuch", "no directory '/nosuch'"), ("/", "add it to `workdirs`")):
+        [note] = ManagerConfig(workdir=wrong).notes(pen.home)
+        assert why in note
+    [note] = ManagerConfig(project="nosuch").notes(pen.home)
+    assert "no project called nosuch" in note
 
 
 # ── the list ──

@@ -5,13 +5,15 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bullpen.directors.config import check_director_document
+from bullpen.directors.config import check_director_document, load_director
 from bullpen.directors.loop import Loop, checkpoint_type, request_key
 from bullpen.directors.manager.config import STARTER, ManagerConfig, why_unfit
+from bullpen.directors.manager.director import Manager
 from bullpen.directors.manager.goals import (
     CancelGoal,
     CloseGoal,
@@ -68,7 +70,7 @@ def test_d5_what_is_done_about_a_goal(
 def test_d5_the_same_request_is_the_same_goal_also_when_it_is_over() -> None:
     assert find_again(goals(), "0" * 32) == "g-1"
     [action] = plan({"t-1": TaskSeen(state="completed")}, goals(task_id="t-1"))
-    rules = ManagerRules("lead", None, ManagerConfig(), lambda: 2.0)  # type: ignore[arg-type]
+    rules = ManagerRules("lead", None, ManagerConfig, lambda: 2.0)  # type: ignore[arg-type]
     over = rules.remember(goals(task_id="t-1"), action, "done")
     assert (over.open, find_again(over, "0" * 32)) == ({}, "g-1")
     assert find_again(over, "1" * 32) == find_again(over, None) == ""
@@ -102,6 +104,7 @@ def test_d5_the_shipped_role_may_lead_and_each_lack_is_named() -> None:
         ({"role": "nobody"}, "role", "no role called nobody"),
         ({"workdir": "/x", "project": "shop"}, "", "not both"),
         ({"budget": 3}, "budget", ""),
+        ({"workdir": "shop"}, "workdir", "shop is no absolute path"),
     ],
 )
 def test_d5_what_is_wrong_with_a_managers_file_is_said_with_its_key(
@@ -126,6 +129,34 @@ def test_h9_the_branch_of_a_goal_is_a_name_that_a_worktree_may_have() -> None:
     assert long.endswith("-g-0123456789ab")
 
 
+class Listening:
+    """A hub that takes every task."""
+
+    def __init__(self) -> None:
+        self.bodies: list[Any] = []
+
+    async def do(self, call: Any) -> Any:
+        self.bodies.append(call.body)
+        return SimpleNamespace(task_id=f"t-{len(self.bodies)}")
+
+
+def test_d5_a_change_of_the_file_counts_for_the_next_goal(tmp_path: Path) -> None:
+    shutil.copytree(HOME / "roles", tmp_path / "roles")
+    home = Home(tmp_path)
+    path = tmp_path / "directors" / "lead.yaml"
+    path.parent.mkdir()
+    path.write_text("type: claude\n")
+    manager = Manager(home, "lead", load_director(home, "lead")[1])
+    manager.hub = hub = Listening()  # type: ignore[assignment]
+    rules = manager.make_rules()
+    give = GiveGoal(key="give:g-1", subject="g-1", asked=ASKED)
+    for text in ("type: claude\n", "type: claude\nworkdir: /shop\nmodel: opus\n", "workdir: 3\n"):
+        path.write_text(text)
+        asyncio.run(rules.act(give))
+    seen = [(body.get("workdir"), body.get("model")) for body in hub.bodies]
+    assert seen == [(None, None), ("/shop", "opus"), ("/shop", "opus")]
+
+
 # ── killed at every step ──
 
 
@@ -133,7 +164,7 @@ class FileRules(ManagerRules):
     """The hub is a file: a line for each task that was made. A task is over at the second look."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__("lead", None, ManagerConfig(), lambda: 2.0)  # type: ignore[arg-type]
+        super().__init__("lead", None, ManagerConfig, lambda: 2.0)  # type: ignore[arg-type]
         self._file = directory / "tasks.json"
 
     def _tasks(self) -> dict[str, int]:

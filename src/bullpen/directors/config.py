@@ -61,8 +61,9 @@ class DirectorConfig(ComponentConfig):
         del home, name
         yield from ()
 
-    def notes(self) -> Iterator[str]:
+    def notes(self, home: Home) -> Iterator[str]:
         """What is no error, and that a person should know who starts it."""
+        del home
         yield from ()
 
     def leading_agent(self, name: str) -> tuple[str, str] | None:

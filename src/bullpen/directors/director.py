@@ -43,7 +43,7 @@ class Director(ComponentProcess, Generic[S, M, A, O]):
     kind = "director"
     interfaces = ("statusable", "observable", "configurable")
     config_type: ClassVar[type[ComponentConfig]] = DirectorConfig
-    starter: ClassVar[str] = ""  # the file that `director init` writes
+    starter: ClassVar[str] = ""  # the file that `director init` writes, as a rule
     config: DirectorConfig
     loop: Loop[S, M, A, O]
     hub: AsyncHub
@@ -54,6 +54,12 @@ class Director(ComponentProcess, Generic[S, M, A, O]):
         self._lock = contextlib.ExitStack()
 
     # ── what a type of directors says ──
+
+    @classmethod
+    def starter_in(cls, repository: Path | None) -> str:
+        """The file that `director init` writes for who stands in that repository."""
+        del repository
+        return cls.starter
 
     @abstractmethod
     def make_rules(self) -> Rules[S, M, A, O]:

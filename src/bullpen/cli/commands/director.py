@@ -1,8 +1,10 @@
 """`bullpen director`: what brings work in by itself: make, start, stop and list directors."""
 
+import contextlib
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -10,13 +12,14 @@ from bullpen.cli import directors, output
 from bullpen.cli.component_log import write_log
 from bullpen.cli.directors import complete_directors
 from bullpen.cli.help_text import Group
+from bullpen.cli.tasks import where
 from bullpen.cli.tasks.options import prompt_of
 from bullpen.cli.tasks.wait import say
 from bullpen.directors import config as configs
 from bullpen.directors.calls import Goal
 from bullpen.errors import BullpenError, Kind
 from bullpen.files import create_once
-from bullpen.home.paths import Home, current_home, short_path
+from bullpen.home.paths import Home, current_home, person_home, short_path
 
 HEADERS = ("NAME", "TYPE", "STATE", "PORT", "AUTOSTART", "RESTARTS")
 GOAL_HEADERS = ("ID", "STATE", "AGENT", "GOAL")
@@ -40,7 +43,8 @@ def command() -> None:
 @click.argument("name", required=False)
 @output.json_option
 def init(type: str, name: str | None, as_json: bool) -> None:
-    """Write a file for a director, with every key as a comment.
+    """Write a file for a director, with every key as a comment. A manager's names the repository
+    that you are in.
 
     Types: scheduler, which gives tasks by the clock; github and gitlab, which turn issues into
     pull requests; claude, a manager, which takes goals and leads other agents.
@@ -49,13 +53,27 @@ def init(type: str, name: str | None, as_json: bool) -> None:
     type = OTHER_NAMES.get(type, type)
     path = configs.config_file(home, name or type)
     home.directors.mkdir(mode=0o700, exist_ok=True)
-    if not create_once(path, configs.director_type(type).starter.encode()):
+    starter = configs.director_type(type).starter_in(_repository_here(home))
+    if not create_once(path, starter.encode()):
         raise BullpenError(f"{path} is there already", hint="edit it", kind=Kind.CONFLICT)
     if as_json:
         output.write_json({"name": path.stem, "type": type, "file": str(path)})
         return
     output.write(f"written: {output.printable(short_path(path))}")
     output.write(f"next: edit it, then bullpen director start {path.stem}")
+
+
+def _repository_here(home: Home) -> Path | None:
+    """That tasks may work in."""
+    from bullpen.home.settings import load_settings
+    from bullpen.home.workdirs import checked_directory
+
+    with contextlib.suppress(BullpenError):
+        repository = where.find_repository(Path.cwd())
+        if repository is not None:
+            settings = load_settings(home.config_file)
+            return checked_directory(home, settings, person_home(), str(repository))
+    return None
 
 
 @command.command()
@@ -111,9 +129,13 @@ def _started(name: str, pid: int | None, as_json: bool) -> None:
         output.write_json({"name": name, "started": pid is not None, "pid": pid})
         return
     output.write(f"{name} runs · pid {pid}" if pid is not None else f"{name} runs already")
-    _, config = configs.load_director(current_home(), name)
-    for note in config.notes():
-        sys.stderr.write(f"note: {note}\n")
+    _write_notes(current_home(), name)
+
+
+def _write_notes(home: Home, name: str) -> None:
+    _, config = configs.load_director(home, name)
+    for note in config.notes(home):
+        sys.stderr.write(output.printable(f"note: {note}") + "\n")
 
 
 @command.command()
@@ -128,6 +150,7 @@ def task(name: str, goal: str, wait: bool, as_json: bool) -> None:
     """
     home = current_home()
     id = directors.give_goal(home, name, prompt_of(goal))
+    _write_notes(home, name)
     goal_now = _look_at_goal(home, name, id, wait)
     if not wait and not as_json:
         output.write(f"{id} · {name} leads · bullpen director goal {name} {id} --wait")

@@ -55,7 +55,7 @@ def here(home: Home, directory: Path, role: str, name: str) -> Where:
     from bullpen.home.workdirs import checked_directory
 
     settings, person = load_settings(home.config_file), paths.person_home()
-    repo = _repository(directory) if role and _has_worktree(home, role) else None
+    repo = find_repository(directory) if role and _has_worktree(home, role) else None
     where = repo or directory
     try:
         checked_directory(home, settings, person, str(where))
@@ -74,7 +74,7 @@ def anywhere(fields: TaskFields, directory: Path, *, is_scratch: bool) -> Where:
     if is_scratch and (repo or branch):
         raise BullpenError("--scratch is for a task that names no repository and no branch")
     if not repo and not is_scratch:
-        root = _repository(directory)
+        root = find_repository(directory)
         repo = str(root) if root else None
     if not repo:
         return Where({}, OWN)
@@ -96,7 +96,7 @@ def _has_worktree(home: Home, role: str) -> bool:
     return load_changed_role(home, role, "", ()).worktree.enabled
 
 
-def _repository(directory: Path) -> Path | None:
+def find_repository(directory: Path) -> Path | None:
     """The root of the checkout around it; None if there is none that a worktree could be of."""
     from bullpen.worktrees.git import has_commits, is_repository, open_repository
 

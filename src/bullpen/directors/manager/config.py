@@ -4,16 +4,21 @@ Read by `director`. STARTER is what `director init claude` writes; a test compar
 that could change files itself, or that nothing holds back, is an error of the file.
 """
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from bullpen.directors.config import DirectorConfig
 from bullpen.errors import BullpenError
 from bullpen.home.agent_files import list_agent_files, load_agent_file
-from bullpen.home.paths import Home
+from bullpen.home.paths import Home, person_home
+from bullpen.home.projects import load_project
 from bullpen.home.roles import find_role, load_role
+from bullpen.home.settings import load_settings
+from bullpen.home.workdirs import checked_directory, named_directory
 from bullpen.model.fields import AgentName, ModelName, PositiveDuration, RoleName, Text
 from bullpen.model.role import Role
 
@@ -40,6 +45,12 @@ type: claude
 EDITING = ("Edit", "Write", "NotebookEdit")
 
 
+def starter_for(workdir: Path) -> str:
+    """STARTER for who stands in that repository."""
+    named = f"workdir: {json.dumps(str(workdir), ensure_ascii=False)} #"
+    return STARTER.replace("# workdir: /home/me/shop #", named)
+
+
 class ManagerConfig(DirectorConfig):
     """The whole file."""
 
@@ -50,6 +61,13 @@ class ManagerConfig(DirectorConfig):
     project: Text | None = None
     model: ModelName = None
     timeout: PositiveDuration | None = None
+
+    @field_validator("workdir")
+    @classmethod
+    def _no_relative(cls, text: str | None) -> str | None:
+        if text is not None and not named_directory(Path("/"), text).is_absolute():
+            raise ValueError(f"{text} is no absolute path")  # a director has no directory
+        return text
 
     @model_validator(mode="after")
     def _one_place(self) -> "ManagerConfig":
@@ -64,12 +82,22 @@ class ManagerConfig(DirectorConfig):
     def leading_agent(self, name: str) -> tuple[str, str] | None:
         return self.agent_of(name), self.role
 
-    def notes(self) -> Iterator[str]:
+    def notes(self, home: Home) -> Iterator[str]:
+        """Where its goals are worked on; that a directory is missing is no error of the file."""
         if self.workdir is None and self.project is None:
             yield (
                 "its file has neither workdir nor project: goals that name none are worked on in an"
                 " empty directory"
             )
+        try:
+            if self.workdir is not None:
+                settings = load_settings(home.config_file)
+                checked_directory(home, settings, person_home(), self.workdir)
+            if self.project is not None:
+                load_project(home, self.project)
+        except BullpenError as error:
+            hint = f" · {error.hint}" if error.hint else ""
+            yield f"goals that name no other place cannot be worked on: {error.message}{hint}"
 
     def problems(self, home: Home, name: str) -> Iterator[tuple[str, str]]:
         agent = self.agent_of(name)

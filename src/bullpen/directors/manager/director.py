@@ -8,9 +8,11 @@ right to start agents. `director start` starts the agent, as the owner; this pro
 it tasks.
 """
 
+import contextlib
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,9 +21,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from bullpen.component.routes import parse_object
+from bullpen.directors.config import load_director
 from bullpen.directors.director import Director, Shown
 from bullpen.directors.history import HistoryRow
-from bullpen.directors.manager.config import STARTER, ManagerConfig
+from bullpen.directors.manager.config import STARTER, ManagerConfig, starter_for
 from bullpen.directors.manager.goals import (
     OVER,
     Goal,
@@ -47,9 +50,22 @@ class Manager(Director[Mapping[str, TaskSeen], Goals, GoalAction, str]):
     config: ManagerConfig
     rules: ManagerRules
 
+    @classmethod
+    def starter_in(cls, repository: Path | None) -> str:
+        return starter_for(repository) if repository else cls.starter
+
     def make_rules(self) -> ManagerRules:
-        self.rules = ManagerRules(self.name, self.hub, self.config, time.time)
+        self._last_config = self.config
+        self.rules = ManagerRules(self.name, self.hub, self._read_config, time.time)
         return self.rules
+
+    def _read_config(self) -> ManagerConfig:
+        """As the file is by now; while it has errors, which lists show, as it was before."""
+        with contextlib.suppress(BullpenError):
+            _, config = load_director(self.home, self.name)
+            if isinstance(config, ManagerConfig):
+                self._last_config = config
+        return self._last_config
 
     # ── what is shown ──
 

@@ -3,6 +3,7 @@
 Made by `director`. Decides nothing: `goals.plan` does.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from bullpen.client import AsyncHub
@@ -35,11 +36,15 @@ class ManagerRules:
     action_type = GoalAction
 
     def __init__(
-        self, name: str, hub: AsyncHub, config: ManagerConfig, now: Callable[[], float]
+        self,
+        name: str,
+        hub: AsyncHub,
+        find_config: Callable[[], ManagerConfig],
+        now: Callable[[], float],
     ) -> None:
         self._name = name
         self._hub = hub
-        self._config = config
+        self._find_config = find_config  # reads the disk
         self._now = now
         self.seen: Mapping[str, TaskSeen] = {}  # at the last look
 
@@ -69,7 +74,7 @@ class ManagerRules:
         return DONE
 
     async def _give(self, action: GiveGoal) -> str:
-        config, request = self._config, action.asked
+        config, request = await asyncio.to_thread(self._find_config), action.asked
         is_placed = request.workdir is not None or request.project is not None
         call = offer_task(
             request.prompt,
