@@ -42,6 +42,10 @@ def test_d5_a_goal_is_shown_ended_and_waited_for_by_its_id(pen: Pen) -> None:
 
         commands = "bullpen diff lead-g-done · bullpen land lead-g-done"
         how = f"2 commits on branch lead-g-done · {commands}"
+        assert goal("g-done").out.endswith(
+            "2 commits on branch lead-g-done, whose worktree was removed\n"
+        )
+        (pen.home.worktrees / "lead-g-done").mkdir(parents=True)
         rows = director.cli("director", "goals", "lead").out.splitlines()
         assert [row.split()[:2] for row in rows[1:]] == [
             ["g-open", "queued"],

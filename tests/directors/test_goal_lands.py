@@ -165,9 +165,15 @@ def test_d5_two_tasks_land_in_the_branch_of_the_goal_and_one_of_them_conflicts(l
     diff, landed_by_person = [lead.grove.pen.cli(*words, cwd=lead.repo) for words in commands]
     assert "+both" in diff.out and "moved" in landed_by_person.out, (diff, landed_by_person)
     assert (lead.repo / "end.txt").read_text() == "end\n"
+    landed_as = git(lead.repo, "rev-parse", "--short=7", "main")
+    shown = lead.director.cli("director", "goal", "lead", id)
+    landed_line = f"8 commits · landed on main as {landed_as}"
+    line = shown.out.splitlines()[-1]
+    assert line == f"{landed_line} · bullpen finish {branch} --land removes its branch"
     finished = lead.grove.pen.cli("finish", branch, "--land", cwd=lead.repo)
     assert finished.code == 0, finished
     assert (lead.grove.branches(), lead.grove.worktrees()) == ({"main"}, set())
+    assert lead.director.cli("director", "goal", "lead", id).out.splitlines()[-1] == landed_line
 
 
 ROUNDS = 4

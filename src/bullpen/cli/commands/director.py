@@ -8,13 +8,15 @@ from pathlib import Path
 
 import click
 
-from bullpen.cli import directors, output
+from bullpen.cli import directors, output, worktree_sites
 from bullpen.cli.component_log import write_log
+from bullpen.cli.connect import connect
 from bullpen.cli.directors import complete_directors
 from bullpen.cli.help_text import Group
 from bullpen.cli.tasks import where
 from bullpen.cli.tasks.options import prompt_of
 from bullpen.cli.tasks.wait import say
+from bullpen.client.landings import list_landings
 from bullpen.directors import config as configs
 from bullpen.directors.calls import Goal
 from bullpen.errors import BullpenError, Kind
@@ -222,7 +224,28 @@ def _branch_line(one: Goal, branch: str) -> str:
     if not one.commit_count:
         return f"nothing has landed on its branch {branch}"
     count = "1 commit" if one.commit_count == 1 else f"{one.commit_count} commits"
+    landed = _find_landed(branch)
+    has_worktree = branch in worktree_sites.all_names()
+    if landed is not None:
+        clean_up = f" · bullpen finish {branch} --land removes its branch" if has_worktree else ""
+        return f"{count} · {landed}{clean_up}"
+    if not has_worktree:
+        return f"{count} on branch {branch}, whose worktree was removed"
     return f"{count} on branch {branch} · {look} · bullpen land {branch}"
+
+
+def _find_landed(branch: str) -> str | None:
+    """Where it landed last, if the hub is up and still knows."""
+    from bullpen.model.landing import SHORT, Landed
+
+    try:
+        landings = connect(start=False).do(list_landings(everything=True)).landings
+    except BullpenError:
+        return None
+    for landing in reversed(landings):
+        if landing.name == branch and isinstance(landing.status, Landed):
+            return f"landed on {landing.target} as {landing.status.commit[:SHORT]}"
+    return None
 
 
 @command.command("list")
