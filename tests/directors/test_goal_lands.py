@@ -176,6 +176,38 @@ def test_d5_two_tasks_land_in_the_branch_of_the_goal_and_one_of_them_conflicts(l
     assert lead.director.cli("director", "goal", "lead", id).out.splitlines()[-1] == landed_line
 
 
+def test_n1_a_branch_with_a_slash_names_its_worktree_in_every_command(lead: Lead) -> None:
+    pen, branch = lead.grove.pen, "feature/csv"
+
+    def cli(*words: str) -> str:
+        ran = pen.cli(*words, cwd=lead.repo)
+        assert ran.code == 0, ran
+        return ran.out
+
+    def work(text: str) -> None:
+        given = write("csv.txt", text)
+        cli("task", "dev", given, "--repo", str(lead.repo), "--worktree", branch)
+
+    work("csv")
+    for words in (["diff"], ["worktree", "info"], ["worktree", "lock"], ["worktree", "unlock"]):
+        cli(*words, branch)
+    assert "landed as" in cli("land", branch)
+    assert (
+        cli("finish", branch, "--land").splitlines()[-1]
+        == "feature~csv removed · with branch " + branch
+    )
+    assert lead.grove.branches() == {"main"}
+    work("again")
+    dropped, removed = cli("finish", branch, "--discard").splitlines()
+    assert "kept for 30 days" in dropped
+    assert removed == "feature~csv removed"
+    cli("worktree", "restore", branch)
+    assert "+again" in cli("diff", branch)
+    assert cli("land", branch).count("landed as") == 1
+    cli("worktree", "remove", branch)
+    assert lead.grove.worktrees() == set()
+
+
 ROUNDS = 4
 PAUSE_SECONDS = (0.1, 2.0)  # between two deaths of the hub
 

@@ -95,9 +95,11 @@ def _finish(hub: "Hub", name: str, how: str, into: str | None, message: str | No
         _refuse_uncommitted(site, name)
     if how == "land" and (is_there or _has_branch(site, name)):
         lines += _land(hub, name, into)
-    if how == "discard":
-        lines += _discard(hub, site, name)
-    return lines + _remove(hub, site, name, is_there, delete_branch=how != "keep")
+    dropped = _discard(hub, site, name) if how == "discard" else []
+    removed = _remove(
+        hub, site, name, is_there, delete_branch=how != "keep", was_dropped=bool(dropped)
+    )
+    return [*lines, *dropped, *removed]
 
 
 def _plan(hub: "Hub", name: str, how: str) -> list[str]:
@@ -232,7 +234,13 @@ def _was_an_agent(hub: "Hub", name: str) -> bool:
 
 
 def _remove(
-    hub: "Hub", site: Site, name: str, was_there: bool, *, delete_branch: bool
+    hub: "Hub",
+    site: Site,
+    name: str,
+    was_there: bool,
+    *,
+    delete_branch: bool,
+    was_dropped: bool = False,
 ) -> list[str]:
     """The agent with all that is left of it; a worktree that no agent has."""
     try:
@@ -243,8 +251,9 @@ def _remove(
             raise
         result = worktrees.remove(site, name, delete_branch=delete_branch)
         branch, left = result.branch, result.branch_left
-        is_gone = result.existed and was_there  # else only its branch was left
-        if not (result.existed or _was_an_agent(hub, name)):
+        # Else only its branch was left. What was discarded went a moment ago.
+        is_gone = was_there and (result.existed or was_dropped)
+        if not (result.existed or was_dropped or _was_an_agent(hub, name)):
             raise _no_such(name) from error
     else:
         branch, left, is_gone = removed.branch, removed.branch_left, True
