@@ -4,10 +4,11 @@ import json
 import shutil
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bullpen.cli.directors import DirectorProblem, list_rows
+from bullpen.cli.directors import DirectorProblem, find_running, list_rows
 from bullpen.client.directors import revoke_director
 from bullpen.client.hub import Hub
 from bullpen.directors.config import load_director
@@ -69,6 +70,22 @@ def test_d5_a_goal_is_shown_ended_and_waited_for_by_its_id(pen: Pen) -> None:
         wait_until(lambda: goal("g-open").out == "g-open cancelled\n")
         ran = goal("g-nosuch")
         assert (ran.code, "hint:  bullpen director goals lead" in ran.err) == (4, True), ran
+
+
+def test_d5_who_waits_for_a_goal_waits_for_a_director_that_crashed(pen: Pen) -> None:
+    with made_manager(pen) as director, ThreadPoolExecutor() as pool:
+        waiting = pool.submit(director.cli, "director", "goal", "lead", "g-open", "--wait")
+        killed = director.pid
+        director.kill()
+        wait_until(lambda: _pid_of(pen, "lead") not in (None, killed))
+        assert director.cli("director", "goal", "lead", "g-open", "--cancel").code == 0
+        ran = waiting.result()
+    assert ran.err == "error: g-open cancelled\n"
+
+
+def _pid_of(pen: Pen, name: str) -> int | None:
+    running = find_running(pen.home, name)
+    return running.pid if running else None
 
 
 @pytest.mark.storm

@@ -200,6 +200,11 @@ def find_running(home: Home, name: str) -> OwnComponent | None:
     return next((one for one in own if (one.type, one.name) == ("director", name)), None)
 
 
+def comes_back(home: Home, name: str) -> bool:
+    """Whether something starts it again, now that it does not run."""
+    return find_supervisor(home, name) is not None
+
+
 def list_rows(home: Home) -> list[DirectorRow]:
     """All that have a file, run or were started and not stopped, by name."""
     running = {one.name: one for one in own_components(home) if one.type == "director"}

@@ -26,6 +26,7 @@ from bullpen.home.paths import Home, current_home, person_home, short_path
 HEADERS = ("NAME", "TYPE", "STATE", "PORT", "AUTOSTART", "RESTARTS")
 GOAL_HEADERS = ("ID", "STATE", "AGENT", "GOAL")
 LOOK_AGAIN_SECONDS = 0.2
+AWAY_SECONDS = 10.0  # that a director whose goal is waited for may be stopped
 OTHER_NAMES = {"manager": "claude"}  # what people call a type
 OVER = ("completed", "failed", "cancelled")
 
@@ -193,11 +194,19 @@ def goals(name: str, as_json: bool) -> None:
 
 
 def _look_at_goal(home: Home, name: str, id: str, wait: bool) -> Goal:
-    current = directors.get_goal(home, name, id)
-    while wait and current.state not in OVER:
+    answered = -AWAY_SECONDS
+    while True:
+        try:
+            current = directors.get_goal(home, name, id)
+            answered = time.monotonic()
+            if not wait or current.state in OVER:
+                return current
+        except BullpenError as error:
+            # One that crashed, or is restarted by a person, comes back and knows its goals.
+            is_soon = time.monotonic() < answered + AWAY_SECONDS or directors.comes_back(home, name)
+            if not wait or error.kind is not Kind.UNAVAILABLE or not is_soon:
+                raise
         time.sleep(LOOK_AGAIN_SECONDS)
-        current = directors.get_goal(home, name, id)
-    return current
 
 
 def _write_goal(one: Goal, has_waited: bool, as_json: bool) -> None:
