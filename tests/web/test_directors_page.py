@@ -100,6 +100,11 @@ def test_d5_v3_a_goal_is_given_listed_and_ended_in_the_page_and_its_report_is_re
         made_manager(scene.pen) as director,
         view.page() as page,
     ):
+        made = scene.pen.cli("worktree", "create", "lead-g-done", cwd=scene.repository)
+        assert made.code == 0, made
+        where = scene.pen.root / "worktrees" / "lead-g-done"
+        scene.write(where, {"greeting.txt": "hello\n"})
+        scene.commit(where, "Greet")
         page.goto("/directors/lead")
         wait_until(lambda: problems(scene.pen))
         (problem,) = problems(scene.pen)
@@ -123,7 +128,14 @@ def test_d5_v3_a_goal_is_given_listed_and_ended_in_the_page_and_its_report_is_re
         done = over.filter(has_text="Greet")
         done.get_by_text("Report").click()
         expect(done).to_contain_text("Hello\nthere")
-        expect(done).to_contain_text("On branch lead-g-done · to take it: bullpen land lead-g-done")
+        words = "2 commits on branch lead-g-done"
+        expect(done).to_contain_text(f"{words} · to look at it: bullpen diff lead-g-done")
+        land = page.get_by_role("button", name="Land… lead-g-done")
+        land.click()
+        page.get_by_role("dialog").get_by_role("button", name="Land", exact=True).click()
+        expect(done).to_contain_text(f"{words} · landed as")
+        expect(land).to_have_count(0)
+        assert (scene.repository / "greeting.txt").read_text() == "hello\n"
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { directorDetail, directorLook, isNotable, landCommand, lastLook, lastRun, overLook, taskTitle, troubleLook, troubleOf, troubleText } from '../src/model/director.ts'
-import type { Director, ScheduledEntry, Trouble } from '../src/model/nouns.ts'
+import { canLand, directorDetail, directorLook, goalBranch, isNotable, lastLook, lastRun, overLook, taskTitle, troubleLook, troubleOf, troubleText } from '../src/model/director.ts'
+import type { Director, Landing, ScheduledEntry, Trouble } from '../src/model/nouns.ts'
 
 const entry: ScheduledEntry = { name: 'tidy', cron: '@daily', timezone: 'UTC', last: null, running: [] }
 const failed = { state: 'failed', reason: 'no wings', completed_at: 1 }
@@ -31,9 +31,17 @@ test('what is over, and what a goal is called', () => {
 
 test('how the work of a goal is taken, if there is any', () => {
   const row = { id: 'g-1', state: 'completed', task_id: 't', completed_at: 1, reason: '' }
-  assert.equal(landCommand({ ...row, branch: 'lead-g-1', commit_count: 2 }), 'bullpen land lead-g-1')
-  assert.equal(landCommand({ ...row, branch: 'lead-g-1', commit_count: 0 }), '')
-  assert.equal(landCommand({ ...row, branch: null }), '')
+  const made = { ...row, branch: 'lead-g-1', commit_count: 2 }
+  const refused = { target: 'main', branch: 'lead-g-1', status: { state: 'refused', message: 'main is protected' } } as Landing
+  const landed = { ...refused, status: { state: 'landed', commit: '8c1d2e0aaaa', is_there: false } } as Landing
+  const lines: [typeof made, Landing | undefined][] = [[made, undefined], [made, refused], [made, landed], [{ ...made, commit_count: 0 }, undefined], [{ ...made, branch: '' }, undefined]]
+  assert.deepEqual(lines.map(([one, landing]) => [goalBranch(one, landing), canLand(one, landing)]), [
+    ['2 commits on branch lead-g-1 · to look at it: bullpen diff lead-g-1', true],
+    ['2 commits on branch lead-g-1 · main is protected → main', true],
+    ['2 commits on branch lead-g-1 · landed as 8c1d2e0 → main', false],
+    ['nothing has landed on its branch lead-g-1', false],
+    ['', false],
+  ])
 })
 
 const stopped: Director = {

@@ -4,7 +4,7 @@ import { many } from '../model/text.ts'
 import { path } from '../live/http.ts'
 import { useWorld } from '../live/store.ts'
 import { LandingRow } from '../parts/landing.tsx'
-import { LandButton } from '../parts/land.tsx'
+import { DiscardButton, LandButton } from '../parts/land.tsx'
 import { Patch } from '../parts/diff.tsx'
 import { useCalm, useFetched } from '../parts/fetched.tsx'
 import { Empty, Literal, Problem } from '../parts/text.tsx'
@@ -26,7 +26,7 @@ export function Changes({ agent }: { agent: Agent }) {
     <div class="stack">
       <div class="acts">
         <span>{many(number, 'commit')} on <code><Literal text={agent.birth_branch} /></code>{where && <> · works <Literal text={where} /></>}{loose.length > 0 && <> · {many(loose.length, 'file')} not committed</>}</span>
-        <span class="right acts"><LandButton agent={agent} commits={number} loose={loose.length} /></span>
+        <span class="right acts"><LandButton name={agent.name} branch={agent.birth_branch} commits={number} loose={loose.length} /><DiscardButton agent={agent} loose={loose.length} /></span>
       </div>
       {landing && <div class="card rows"><LandingRow landing={landing} /></div>}
       {number === 0 && loose.length === 0 && <Empty title="Nothing is changed" />}

@@ -1,5 +1,6 @@
 // How a director stands, in the words of a person. Pure.
-import type { Director, OverRow, ScheduledEntry, Trouble } from './nouns.ts'
+import { landingWords } from './landing.ts'
+import type { Director, Landing, OverRow, ScheduledEntry, Trouble } from './nouns.ts'
 import type { Look } from './states.ts'
 import { many, span } from './text.ts'
 
@@ -67,9 +68,17 @@ export function taskTitle(task: Record<string, unknown>): string {
   return words.filter(word => typeof word === 'string' && word).join(' ') || 'a task'
 }
 
-/** The command by which what came of a goal gets into the person's branch; empty: nothing landed on its own. */
-export function landCommand({ branch, commit_count }: OverRow): string {
-  return branch && commit_count ? `bullpen land ${branch}` : ''
+/** Where what came of a goal is, or went: in the words of `bullpen director goal`. `landing`: the last of its branch. */
+export function goalBranch({ branch, commit_count: count }: OverRow, landing: Landing | undefined): string {
+  if (!branch) return ''
+  if (!count) return `nothing has landed on its branch ${branch}`
+  const where = landing ? `${landingWords(landing)} → ${landing.target}` : `to look at it: bullpen diff ${branch}`
+  return `${many(count, 'commit')} on branch ${branch} · ${where}`
+}
+
+/** Whether the person may want to have it in a branch of theirs. */
+export function canLand({ branch, commit_count: count }: OverRow, landing: Landing | undefined): boolean {
+  return Boolean(branch && count) && landing?.status.state !== 'landed'
 }
 
 /** How something that is over looks. */

@@ -11,7 +11,7 @@ import { ConflictRow, useConflicts } from '../parts/conflicts.tsx'
 import { Icon, StateIcon } from '../parts/icons.tsx'
 import { LandingRow } from '../parts/landing.tsx'
 import { useCalm } from '../parts/fetched.tsx'
-import { Chip, Empty, Problem } from '../parts/text.tsx'
+import { Chip, Empty, Literal, Problem } from '../parts/text.tsx'
 
 interface Counts { files: number; added: number; deleted: number }
 interface Diff { commit_count: number; committed: Counts; uncommitted: Counts; uncommitted_files: string[] }
@@ -89,7 +89,7 @@ export function Changes({ name }: { name: string | null }) {
       <section class="card panel" aria-label="Work" data-narrow-first={name ? 'yes' : undefined}>
         {shown
           ? <><div class="top">{name && <a class="icon-btn only-narrow" href="/changes" aria-label="All changes"><Icon name="back" /></a>}<h1><a href={`/agents${path(shown.name)}`}>{shown.name}</a></h1><Chip state={shown.state} /></div><div class="content" key={shown.name}><Work agent={shown} /></div></>
-          : <Empty title={name ? `No agent called ${name}` : 'Nothing is changed anywhere'}>What agents commit is shown here.</Empty>}
+          : <Empty title={name ? `No agent called ${name}` : 'Nothing is changed anywhere'}>What agents commit is shown here.{name && <> A worktree of a task or a goal: <code>bullpen diff <Literal text={name} /></code></>}</Empty>}
       </section>
     </div>
   )

@@ -1,7 +1,7 @@
 // Directors: what brings work in by itself, how each stands, what it holds, what comes next.
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import { directorLook, directorState, landCommand, lastLook, lastRun, overLook, taskTitle, troubleLook, troubleOf, troubleText, webAddress } from '../model/director.ts'
+import { canLand, directorLook, directorState, goalBranch, lastLook, lastRun, overLook, taskTitle, troubleLook, troubleOf, troubleText, webAddress } from '../model/director.ts'
 import type { Director, JournalEntry, OverRow, ScheduledEntry, Trouble } from '../model/nouns.ts'
 import type { Look } from '../model/states.ts'
 import { clock, literal, many, span } from '../model/text.ts'
@@ -9,6 +9,7 @@ import { path, post } from '../live/http.ts'
 import { useWorld } from '../live/store.ts'
 import { DirectorRow, useDirectors } from '../parts/directors.tsx'
 import { Icon, StateIcon } from '../parts/icons.tsx'
+import { LandButton } from '../parts/land.tsx'
 import { useOnce } from '../parts/once.ts'
 import { Ago, Empty, Literal, Problem } from '../parts/text.tsx'
 import { say, sayRefused } from '../parts/toasts.tsx'
@@ -174,17 +175,21 @@ function GoalForm({ director, onGiven }: { director: string; onGiven: () => void
 function Over({ row }: { row: OverRow }) {
   const look = overLook(row)
   const words = [row.state, row.reason].filter(Boolean).join(': ')
-  const land = landCommand(row)
+  const landing = useWorld(world => row.branch ? world.landings.findLast(one => one.name === row.branch) : undefined)
   return (
-    <div class="row tall">
-      <span class={`state ${look}`}><StateIcon look={look} /></span>
-      <span class="anywhere">
-        <b><Literal text={taskTitle(row)} /></b> <span class="what"><Literal text={words} /></span>
-        {row.branch && <p class="what">On branch <Literal text={row.branch} />{land && <> · to take it: <code><Literal text={land} /></code></>}</p>}
-        {row.report && <details><summary>Report</summary><p class="said"><Literal text={row.report} /></p></details>}
-      </span>
-      <span class="fig">{row.task_id && <a href={`/tasks${path(row.task_id)}`}>task</a>} {row.completed_at > 0 && <Ago at={row.completed_at} />}</span>
-    </div>
+    <>
+      <div class="row tall">
+        <span class={`state ${look}`}><StateIcon look={look} /></span>
+        <span class="anywhere">
+          <b><Literal text={taskTitle(row)} /></b> <span class="what"><Literal text={words} /></span>
+          {row.branch && <p class="what"><Literal text={goalBranch(row, landing)} /></p>}
+          {row.report && <details><summary>Report</summary><p class="said"><Literal text={row.report} /></p></details>}
+        </span>
+        <span class="fig">{row.task_id && <a href={`/tasks${path(row.task_id)}`}>task</a>} {row.completed_at > 0 && <Ago at={row.completed_at} />}</span>
+      </div>
+      {/* Not in the row: it would clip the question (content-visibility). */}
+      {row.branch && canLand(row, landing) && <div class="acts"><LandButton name={row.branch} branch={row.branch} commits={row.commit_count ?? 0} loose={0} /></div>}
+    </>
   )
 }
 
