@@ -117,12 +117,29 @@ def lead() -> Iterator[Lead]:
 
 def test_d5_a_goal_is_led_on_a_branch_of_its_own_where_its_leader_cannot_write(lead: Lead) -> None:
     tried = "; ".join(f"({attack}) 2>/dev/null && echo DONE" for attack in ATTACKS)
+    main = git(lead.repo, "rev-parse", "main")
     id = lead.give(f"git branch --show-current; cat file.txt; {tried}; true")
     assert lead.over(id)["report"].split() == [f"lead-{id}", "main"]
-    main = git(lead.repo, "rev-parse", "main")
-    assert git(lead.repo, "rev-parse", f"lead-{id}") == main
-    assert lead.grove.branches() == {"main", f"lead-{id}"}
+    # Nothing came to be on it.
+    wait_until(lambda: (lead.grove.branches(), lead.grove.worktrees()) == ({"main"}, set()))
+    assert git(lead.repo, "rev-parse", "main") == main
     assert git(lead.repo, "status", "--porcelain") == ""
+
+
+def test_d5_a_task_that_waits_longer_than_its_goal_begins_at_the_branch_of_the_goal(
+    lead: Lead,
+) -> None:
+    client = lead.grove.pen.client
+    id = lead.give(until("never.txt"))
+    body = {"prompt": until("never.txt"), "workdir": str(lead.repo)}
+    before = client().post("agents", "dev", "task", body=body)["task_id"]
+    prompt = f"git log -1 --format=%s && {write('late.txt', 'late')}"
+    late = lead.call("delegate_task", prompt=prompt, agent="dev", branch_name="late")["task_id"]
+    lead.director.ask("POST", f"/task/{id}/cancel")
+    assert lead.over(id)["state"] == "cancelled"
+    client().post("task", before, "cancel")
+    assert lead.ended(late)["state"] == "completed"
+    assert lead.text("late", "late.txt") == "late"
 
 
 def test_d5_two_tasks_land_in_the_branch_of_the_goal_and_one_of_them_conflicts(lead: Lead) -> None:

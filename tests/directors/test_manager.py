@@ -202,7 +202,7 @@ def test_d5_the_manager_cannot_change_the_project_and_has_a_scratch_directory(
         found = over(lead, lead.ask("POST", "/task", {"prompt": attack})["task_id"])
     assert found["report"] == "tried", found
     assert "noted" in results(desk)[5]
-    assert git(repo, "rev-parse", str(found["branch"])) == git(repo, "rev-parse", "main")
+    wait_until(lambda: git(repo, "branch", "--format=%(refname:short)") == "main")
     assert git(repo, "status", "--porcelain") == ""
     assert git(repo, "log", "--format=%s").split() == ["Start"]
     # Without what holds it back, the same works; and no director leads with such a role.

@@ -1,20 +1,22 @@
 """What tasks that are over leave: rows past the limit, logs, variables, directories, clones, locks.
 
 Called by `queue`, after each task and when a hub begins. Never touches what a task that is not over
-uses, and no directory with files in it.
+uses, and no directory with files in it that are nowhere else.
 """
 
 import asyncio
 import logging
 import shutil
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
 from bullpen.hub.agents.registry import Registry
 from bullpen.hub.context import HubContext
 from bullpen.hub.tasks import run_plan, workspaces
-from bullpen.hub.tasks.rows import TaskRows
+from bullpen.hub.tasks.rows import TaskRows, TaskSession
 from bullpen.hub.tasks.run_plan import Worker
+from bullpen.model.task import Task
 
 log = logging.getLogger("bullpen.hub")
 
@@ -64,6 +66,18 @@ class Leftovers:
             await asyncio.to_thread(shutil.rmtree, directory, True)
         if dropped:
             await self._clear_directories(agent)
+
+    async def remove_empty(
+        self, task: Task, session: TaskSession, open_tasks: Iterable[Task]
+    ) -> None:
+        """The worktree and the branch that a director's task had made, if nothing came to be on it:
+        each goal that only asked something would leave a branch in the person's repository."""
+        is_made = task.director and task.wish.branch and session.worktree
+        is_base = any(one.giver and one.giver.branch == session.branch for one in open_tasks)
+        if is_made and not is_base:
+            home, context = self._home, self._context
+            remove = partial(workspaces.remove_empty, home, context.settings, session)
+            await context.trees.run_to_end(remove)
 
     async def _clear_directories(self, agent: str) -> None:
         """The directories of conversations go with their last task, but for those with files."""

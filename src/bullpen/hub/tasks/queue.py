@@ -449,6 +449,8 @@ class TaskQueue:
         try:
             await asyncio.to_thread(run_plan.forget_variables, self._home, task.id)
             await self.driver.say(live, Idle())
+            others = [each.task for each in self.board.live.values() if each is not live]
+            await self._leftovers.remove_empty(task, live.session, others)
             await self._leftovers.forget_old(task.agent, live.worker)
         except (BullpenError, OSError) as error:
             # The next task, or the next hub, does it.

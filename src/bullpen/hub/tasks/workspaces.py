@@ -29,6 +29,7 @@ from bullpen.proc import run
 from bullpen.worktrees import Spec
 from bullpen.worktrees.changes import VerifiedCheckout, head_of, verify_checkout
 from bullpen.worktrees.git import SAFE, Repository, git, scrubbed
+from bullpen.worktrees.plain import find_tip
 from bullpen.worktrees.site import find_checkout, foreign_repository
 
 log = logging.getLogger("bullpen.hub")
@@ -435,6 +436,17 @@ def unlock_tree(home: Home, settings: Settings, session: TaskSession) -> None:
             worktrees.unlock(site, session.worktree)
     except BullpenError as error:
         log.warning("cannot unlock a worktree", extra={"name": session.worktree, "why": str(error)})
+
+
+def remove_empty(home: Home, settings: Settings, session: TaskSession) -> None:
+    """The worktree of a task that is over, with its branch, if that is where it began. What
+    `worktree remove` would refuse to remove stays."""
+    site = open_site(home, settings, Path(session.repo))
+    record = worktrees.find_record(site, session.worktree)
+    if record is None or record.id != Path(session.git_dir).name:
+        return
+    if find_tip(site.repo, f"refs/heads/{record.branch}") == record.base_commit:
+        worktrees.remove(site, session.worktree)
 
 
 # ── one task at a time ──
