@@ -284,6 +284,31 @@ def test_n3_a_checkout_in_the_way_is_an_error_that_names_the_files(yard: Yard) -
 
 
 @pytest.mark.storm
+def test_n3_nothing_lands_in_the_home_which_says_what_agents_may(yard: Yard) -> None:
+    """Files that git ignores, added by force: a role without a sandbox, say."""
+    shop = yard.pen.root.parent  # the home lies in it
+    git(shop, "init", "-q", "-b", "main")
+    (shop / ".gitignore").write_text("*\n")
+    git(shop, "add", "-f", ".gitignore")
+    git(shop, "commit", "-q", "-m", "first")
+    home = yard.pen.root.name
+    name, upper = f"{home}/roles/evil.yaml", f"{home.upper()}/x"
+    for agent, file in (("amy", name), ("bob", upper), ("joe", f"{home}ish/x")):
+        assert yard.pen.cli("run", "--role", "worker", "--name", agent, "-d", cwd=shop).code == 0
+        path = yard.tree(agent) / file
+        path.parent.mkdir(parents=True)
+        path.write_text("name: evil\n")
+        git(yard.tree(agent), "add", "-f", file)
+        git(yard.tree(agent), "commit", "-q", "-m", agent)
+    amy, bob, joe = yard.landed("amy", "bob", "joe")
+    assert joe["status"]["state"] == "landed"
+    for each, file in ((amy, name), (bob, upper)):
+        assert each["status"]["state"] == "refused"
+        assert each["status"]["message"].endswith(f"what agents may: {file}")
+    assert not (yard.pen.root / "roles" / "evil.yaml").exists()
+    assert git(shop, "ls-files").split() == [".gitignore", f"{home}ish/x"]
+
+
 def test_n3_where_it_lands_has_to_be_said_where_that_is_not_clear(yard: Yard) -> None:
     pen = yard.pen
     yard.agent("amy", a_txt="a\n")

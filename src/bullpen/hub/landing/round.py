@@ -71,7 +71,7 @@ class Rounds:
         """One try for all of them."""
         first = batch[0]
         site = await self._book.in_thread(first, partial(self._book.site, first))
-        work = partial(steps.build_chain, site, batch, first.target)
+        work = partial(steps.build_chain, site, self._verifier.home, batch, first.target)
         chain = await self._book.in_thread(first, work)
         if await self._cancel_some(site, batch):
             await self._wait_again(batch)  # without those

@@ -36,6 +36,7 @@ from bullpen.worktrees.conflicts import find_conflicts
 from bullpen.worktrees.git import resolve
 from bullpen.worktrees.landing.build import Work, build
 from bullpen.worktrees.landing.checked_out import HEADS, InTheWayError, list_changes
+from bullpen.worktrees.landing.homes import find_homes, refuse_homes
 from bullpen.worktrees.landing.landed import is_ancestor, remember_lines
 from bullpen.worktrees.landing.move import Moved, move, recover_moves
 from bullpen.worktrees.landing.scratch import Verified, clear, scratch_checkout, verify
@@ -66,10 +67,11 @@ class Chain:
     refused: dict[str, BullpenError] = field(default_factory=dict)
 
 
-def build_chain(site: Site, landings: Sequence[Landing], target: str) -> Chain:
+def build_chain(site: Site, home: Home, landings: Sequence[Landing], target: str) -> Chain:
     """All that fit, in the order in which they conflict least. One that conflicts with another of
-    them is left out: it is tried again on the target that the others made."""
-    repo = site.repo
+    them is left out: it is tried again on the target that the others made. One that would write to
+    the home is refused."""
+    repo, homes = site.repo, find_homes(site, home.root)
     base = find_tip(repo, f"{HEADS}{target}")
     if base is None:
         raise BullpenError(f"the branch {target} is gone", kind=Kind.NOT_FOUND)
@@ -79,6 +81,8 @@ def build_chain(site: Site, landings: Sequence[Landing], target: str) -> Chain:
     for landing in _ordered(site, landings):
         try:
             built = build(repo, _work(landing), top, target, person)
+            if not built.conflicts:
+                refuse_homes(repo, homes, top, built.commit)
         except WorktreeError as error:
             if error.code is not Code.INVALID:
                 raise
