@@ -45,16 +45,17 @@ def open_site(repo: Path | None, name: str = "") -> Site:
     return worktrees.open_site((repo or Path()).expanduser(), base, **settings)
 
 
-def open_kept_site(repo: Path | None, name: str) -> Site:
-    """The site of the repository that keeps a copy of that worktree, which is gone. Looked for in
-    the current directory's and in those that the home knows."""
+def open_kept_site(repo: Path | None, text: str) -> tuple[Site, str]:
+    """The site of the repository that keeps a copy of the worktree of that name or branch, which is
+    gone, and its name. Looked for in the current directory's and in those that the home knows."""
+    name = names.worktree_named(text)
     base, settings = _settings()
     for candidate in () if repo else (Path(), *_known_repositories(base)):
         with contextlib.suppress(WorktreeError):  # it may be gone
             site = worktrees.open_site(candidate, base, **settings)
             if any(copy.name == name for copy in worktrees.list_safety_copies(site.repo)):
-                return site
-    return open_site(repo, name)
+                return site, name
+    return open_site(repo, text), text
 
 
 def worktree_named(text: str) -> str:

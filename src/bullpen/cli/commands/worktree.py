@@ -38,7 +38,6 @@ from bullpen.cli.worktree_text import (
 from bullpen.errors import BullpenError
 from bullpen.home.paths import current_home, short_path
 from bullpen.model import duration
-from bullpen.model import names as of_names
 from bullpen.worktrees import Cleaned, Site, Spec, Stat
 
 
@@ -214,8 +213,8 @@ def restore(name: str | None, repo: Path | None, as_json: bool) -> None:
     Without NAME, list what there is. Copies are kept for 30 days.
     """
     if name:
-        name = of_names.worktree_named(name)
-        path = worktrees.restore(open_kept_site(repo, name), name)
+        site, name = open_kept_site(repo, name)
+        path = worktrees.restore(site, name)
         if as_json:
             output.write_json({"name": name, "path": path})
         else:
