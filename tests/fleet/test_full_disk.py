@@ -46,11 +46,16 @@ def test_l1_beats_that_are_not_kept_are_said_and_nobody_is_shown_as_there(
             await until(lambda: h1.state.why == link.STORES_NOTHING)
             # The server still has what the other one has said last.
             assert h1.state.link == "connected" and await reachable() == [False, False]
+            h3 = make_link(machines, "h3")  # which is new
+            joining = asyncio.create_task(h3.run())
+            await until(lambda: h3.state.why == link.STORES_NOTHING)
+            assert h3.state.link == "away"
+            joining.cancel()
             monkeypatch.undo()
             await until(lambda: h1.state.why == "")
             assert await reachable() == [True, True]
 
-    with made_machines("h1", "h2", joined=False) as machines:
+    with made_machines("h1", "h2", "h3", joined=False) as machines:
         asyncio.run(act(machines))
 
 

@@ -131,11 +131,11 @@ def test_l3_whatever_a_task_says_its_end_fits_into_one_message(letter: str) -> N
 def test_l1_a_task_that_a_machine_with_a_wrong_clock_did_has_the_times_of_this_one(
     ahead: float,
 ) -> None:
-    asked, now = 1000.0, 1060.0
+    created, now = 1000.0, 1060.0
     run = Run(number=1, began=1001.0 + ahead, ended=1059.0 + ahead)
     there = Result(status=Completed(), started=1000.5 + ahead, ended=1059.5 + ahead, runs=(run,))
-    here = by_own_clock(there, asked, now)
+    here = by_own_clock(there, created, now)
     assert here.started is not None
-    assert asked <= here.started <= here.runs[0].began <= here.runs[0].ended <= here.ended <= now
+    assert created <= here.started <= here.runs[0].began <= here.runs[0].ended <= here.ended <= now
     assert here.ended - here.started == pytest.approx(59.0)
     assert ahead or here == there

@@ -323,7 +323,7 @@ class Link:
             self._client = client
             await presence.check_name(client, self.host, self.peers.life)
             await client.subscribe(heard_by(self.host), cb=self._hear)
-            await presence.say_live(client, self.host, self.peers.life)
+            await self._say_first(client)
             await self.read_hosts()
             self._note_heard(True)
             self.joined.set()
@@ -339,6 +339,14 @@ class Link:
             self._client = None
             self.peers.end_all("the server of the fleet is away")
             await close(client)
+
+    async def _say_first(self, client: Client) -> None:
+        """As a beat; ConnectionError with the reason for a server that answers and keeps nothing:
+        this host has just read from it."""
+        try:
+            await presence.say_live(client, self.host, self.peers.life)
+        except TimeoutError as error:
+            raise ConnectionError(STORES_NOTHING) from error
 
     async def _beat(self, client: Client) -> None:
         heard_at = time.monotonic()

@@ -55,17 +55,17 @@ class Result(Value):
     parcel: Parcel | None = None
 
 
-def by_own_clock(result: Result, asked: float, now: float) -> Result:
+def by_own_clock(result: Result, created: float, now: float) -> Result:
     """Its times as the clock here has them, if that of the other machine is wrong for certain: a
     task ends before one hears of it, and begins after it was asked for. Pure."""
     runs = [moment for run in result.runs for moment in (run.began, run.ended)]
     moments = [result.ended, *runs, *([result.started] if result.started is not None else [])]
-    shift = min(0.0, now - max(moments)) or max(0.0, asked - min(moments))
+    shift = min(0.0, now - max(moments)) or max(0.0, created - min(moments))
     if not shift:
         return result
 
     def here(moment: float) -> float:
-        return max(asked, min(moment + shift, now))
+        return max(created, min(moment + shift, now))
 
     changed: dict[str, object] = {
         "started": here(result.started) if result.started is not None else None,

@@ -38,8 +38,8 @@ SHOWN_AGENTS = 1000  # the server takes a megabyte
 
 
 def _fleet_of(settings: home_settings.Fleet) -> tuple[str | None, ...]:
-    """What makes a machine that one of that fleet; its labels may change."""
-    return settings.url, settings.name, settings.creds
+    """What makes a machine that one of that fleet; its labels and its key may change."""
+    return settings.url, settings.name
 
 
 def alone(host: str) -> BullpenError:
