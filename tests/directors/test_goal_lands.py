@@ -122,6 +122,7 @@ def test_d5_a_goal_is_led_on_a_branch_of_its_own_where_its_leader_cannot_write(l
     assert lead.over(id)["report"].split() == [f"lead-{id}", "main"]
     # Nothing came to be on it.
     wait_until(lambda: (lead.grove.branches(), lead.grove.worktrees()) == ({"main"}, set()))
+    assert lead.grove.pen.client().get("agents", "lead")["branch"] == ""
     assert git(lead.repo, "rev-parse", "main") == main
     assert git(lead.repo, "status", "--porcelain") == ""
 
