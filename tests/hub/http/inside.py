@@ -100,6 +100,7 @@ class Inside:
             task.cancel()
         factory.leave()
         await asyncio.to_thread(store.close)
+        await _end_others()
 
 
 async def _end_others() -> None:
