@@ -97,6 +97,35 @@ def test_v9_a_dialog_waits_for_the_hub_to_come_back_and_does_it_then() -> None:
             expect(page.get_by_role("button", name="Start again")).to_be_enabled()
 
 
+def test_v8_a_card_that_slips_under_a_finger_is_not_answered_by_it() -> None:
+    with made_scene() as scene:
+        for name in ("amy", "bob"):
+            scene.start(name)
+            scene.works(name)
+            scene.ask(name, "Bash", command=f"make {name}")
+        with made_view(scene) as view, view.page(360, 760) as page:
+            first, second = page.locator(".inbox .ask").all()
+            allow = first.get_by_role("button", name="Allow")
+            expect(allow).to_be_enabled()
+            expect(second.get_by_role("button", name="Allow")).to_be_enabled()
+            box = allow.bounding_box()
+            finger = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+            # Somebody else was quicker: when the finger arrives, the next card stands there.
+            slips = """async at => {
+              while (!document.querySelector('.ask[aria-label="permission of bob"]:only-child'))
+                await new Promise(requestAnimationFrame)
+              await new Promise(done => setTimeout(done, 100))
+              document.elementFromPoint(...at).click()
+            }"""
+            scene.pen.client().post("approvals", "1", body={"decision": "deny"})
+            page.evaluate(slips, finger)
+            card = page.get_by_role("article", name="permission of bob")
+            expect(card.get_by_role("button", name="Allow")).to_be_enabled()
+            assert [one["agent"] for one in scene.decided] == ["amy"]
+            page.touchscreen.tap(*finger)
+            wait_until(lambda: len(scene.decided) == 2)
+
+
 def test_v8_a_rule_for_always_is_read_and_allowed_by_keys() -> None:
     with made_scene() as scene:
         standing(scene)

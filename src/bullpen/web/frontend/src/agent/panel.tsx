@@ -60,13 +60,13 @@ export function Panel({ name, tab }: { name: string; tab: Tab | null }) {
         ))}
       </nav>
       <div class="content" key={`${name}:${shown}`}>
-        {shown !== 'explain' && asks.map(one => <Ask key={one.id} approval={one} />)}
+        {shown !== 'explain' && asks.map((one, place) => <Ask key={one.id} approval={one} place={place} />)}
         {shown === 'conversation' && <Conversation agent={agent} />}
         {shown === 'terminal' && (isEnded(agent.state) ? <Empty title="Its program has ended"><code>bullpen logs {name}</code></Empty> : <TerminalView name={name} run={agent.run} />)}
         {shown === 'changes' && <Changes agent={agent} />}
         {shown === 'messages' && <Messages agent={agent} />}
         {shown === 'history' && <History agent={agent} />}
-        {shown === 'explain' && <><Explain agent={agent} />{asks.map(one => <Ask key={one.id} approval={one} />)}</>}
+        {shown === 'explain' && <><Explain agent={agent} />{asks.map((one, place) => <Ask key={one.id} approval={one} place={place} />)}</>}
       </div>
     </section>
   )

@@ -27,7 +27,7 @@ export const KEYS: [string, string][] = [
   ['?', 'these keys'],
 ]
 const PLACES: Record<string, string> = { o: '/', a: '/approvals', t: '/tasks', c: '/changes', d: '/directors', u: '/usage' }
-const SEEN_MS = 500  // nothing is answered that has been chosen for less
+export const SEEN_MS = 500  // nothing is answered that has been chosen, or has stood where it stands, for less
 
 let chosenAt = 0
 let isGoing = false

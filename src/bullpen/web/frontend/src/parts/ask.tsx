@@ -6,7 +6,7 @@ import { sizeOf } from '../model/text.ts'
 import { fresh, path, post, Refused } from '../live/http.ts'
 import { refresh } from '../live/connect.ts'
 import { useWorld } from '../live/store.ts'
-import { chosen } from '../live/keys.ts'
+import { chosen, SEEN_MS } from '../live/keys.ts'
 import { Edits } from './diff.tsx'
 import { useFetched } from './fetched.tsx'
 import { StateIcon } from './icons.tsx'
@@ -42,7 +42,19 @@ function firstAnswer(error: Refused): string {
 type Open = '' | 'deny' | 'always'
 const DONE = { allow: 'allowed', deny: 'denied' } as const
 
-export function Ask({ approval }: { approval: Approval }) {
+/** Whether it has stood at that place for a while. When the one above it is answered elsewhere, it
+ *  slips under a finger that was about to press another's button. */
+function useStill(place: number): boolean {
+  const [still, setStill] = useState(-1)
+  useEffect(() => {
+    const timer = setTimeout(() => setStill(place), SEEN_MS)
+    return () => clearTimeout(timer)
+  }, [place])
+  return still === place
+}
+
+/** `place`: how many stand before it. */
+export function Ask({ approval, place }: { approval: Approval; place: number }) {
   const key = `approval:${approval.id}`
   const isLive = useWorld(world => world.link.is === 'live')
   const isChosen = chosen.use() === key
@@ -72,13 +84,14 @@ export function Ask({ approval }: { approval: Approval }) {
 
   const isQuestion = approval.questions.length > 0
   const isReachable = approval.state.status === 'waiting' && approval.state.reachable
-  const isReady = isLive && !sent && (!isNeeded || whole !== null)
+  const isStill = useStill(place)
+  const isReady = isLive && isStill && !sent && (!isNeeded || whole !== null)
   const isDirectors = approval.run.startsWith('director:')  // no agent's run has a colon
   // Its buttons are pressed without a look at the end: then one knows at least that there is more.
   const size = isQuestion || isDirectors || (whole && readEdits(approval.tool, whole.input)) ? '' : sizeOf(whole?.text ?? approval.text)
   const title = isQuestion ? 'question' : isDirectors ? 'decision' : approval.tool === 'Land' ? 'landing' : 'permission'
   return (
-    <article class={`ask${isChosen ? ' chosen' : ''}`} data-item={key} aria-label={`${title} of ${approval.agent}`}>
+    <article class={`ask${isChosen ? ' chosen' : ''}${isStill ? '' : ' moving'}`} data-item={key} aria-label={`${title} of ${approval.agent}`}>
       <div class="top">
         <span class="state need"><StateIcon look="need" />{title}</span>
         <a href={`/${isDirectors ? 'directors' : 'agents'}${path(approval.agent)}`}><b>{approval.agent}</b></a>

@@ -65,7 +65,7 @@ export function NeedsYou() {
       {number === 0 && <div class="card"><div class="pad dim state done"><StateIcon look="done" /><span class="dim">Nobody waits for you.</span></div></div>}
       {number > 0 && (
         <div class="inbox" ref={inbox}>
-          {approvals.slice(0, MOST_ASKS).map(one => <Ask key={one.id} approval={one} />)}
+          {approvals.slice(0, MOST_ASKS).map((one, place) => <Ask key={one.id} approval={one} place={place} />)}
           {inTerminal.map(agent => (
             <article key={agent.name} class="ask" data-item={`terminal:${agent.name}`}>
               <div class="top"><Chip state={agent.state} /><a href={`/agents${path(agent.name)}/terminal`}><b>{agent.name}</b></a><span class="right dim small"><Ago at={agent.since} /></span></div>
