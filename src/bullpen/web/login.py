@@ -108,8 +108,8 @@ class Login:
     def form(self, problem: str = "", target: str = "/", name: str = "") -> Response:
         """What everybody gets who is not logged in."""
         shown = f'<p class="wrong" role="alert">{html.escape(problem)}</p>' if problem else ""
-        place, known = html.escape(_page_of(target)), html.escape(name[:NAME_CHARACTERS])
-        body = FORM.format(problem=shown, next=place, name=known, variable=VARIABLE)
+        after, known = html.escape(_page_of(target)), html.escape(name[:NAME_CHARACTERS])
+        body = FORM.format(problem=shown, next=after, name=known, variable=VARIABLE)
         answer = _html(body, 401)
         # Without any referrer browsers call the origin of a form `null`. This one says no path.
         answer.headers["Referrer-Policy"] = "strict-origin"

@@ -101,8 +101,8 @@ class ViewRoutes:
         if path == "/" and "token" in request.query_params:
             return self._login.by_address(request)
         if session is None:
-            place, is_again = asked_for(request), comes_from_elsewhere(request)
-            return going_on(place, 401) if is_again else self._login.form(target=place)
+            target, is_again = asked_for(request), comes_from_elsewhere(request)
+            return going_on(target, 401) if is_again else self._login.form(target=target)
         if path.count("/") == 1 and "." in path:
             return self._file(request, path[1:])
         page = files.page()
