@@ -38,7 +38,7 @@ check: setup
 
 test: check
 	$(PY) -m tests.rewritten
-	$(PY) -m pytest -n 6 --dist worksteal -m "slow and not storm" --durations=10 $(LOOK) $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 8 --dist worksteal -m "slow and not storm" --durations=10 $(LOOK) $(PYTEST_FLAGS)
 
 storm: setup
 	$(PY) -m pytest -n 4 --dist worksteal -m storm --durations=10 $(LOOK) $(PYTEST_FLAGS)

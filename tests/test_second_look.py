@@ -43,6 +43,7 @@ def ran(place: Path, tests: str, *words: str) -> subprocess.CompletedProcess[str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [(), ("-n", "2")])
+@pytest.mark.few(1)
 def test_what_fails_once_does_not_fail_the_run_and_is_told(
     tmp_path: Path, processes: tuple[str, ...]
 ) -> None:

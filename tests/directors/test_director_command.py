@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -132,6 +133,10 @@ def test_d5_a_manager_is_written_with_the_repository_in_which_a_person_stands(pe
         assert why in note
     [note] = ManagerConfig(project="nosuch").notes(pen.home)
     assert "no project called nosuch" in note
+    new = pen.root.parent / "new"
+    subprocess.run(["git", "init", "-q", str(new)], check=True)
+    [note] = ManagerConfig(workdir=str(new)).notes(pen.home)
+    assert note.startswith(f"{new} has no commit yet: ")
 
 
 # ── the list ──

@@ -21,6 +21,7 @@ from bullpen.home.settings import load_settings
 from bullpen.home.workdirs import checked_directory, named_directory
 from bullpen.model.fields import AgentName, ModelName, PositiveDuration, RoleName, Text
 from bullpen.model.role import Role
+from bullpen.worktrees.git import has_commits, is_repository, open_repository
 
 STARTER = """\
 # A manager: takes goals, has agents work on them, looks at what they made, and reports.
@@ -92,7 +93,12 @@ class ManagerConfig(DirectorConfig):
         try:
             if self.workdir is not None:
                 settings = load_settings(home.config_file)
-                checked_directory(home, settings, person_home(), self.workdir)
+                directory = checked_directory(home, settings, person_home(), self.workdir)
+                if is_repository(directory) and not has_commits(open_repository(directory)):
+                    yield (
+                        f"{self.workdir} has no commit yet: no task of a goal can have a branch"
+                        " there · git commit"
+                    )
             if self.project is not None:
                 load_project(home, self.project)
         except BullpenError as error:
