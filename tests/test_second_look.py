@@ -70,6 +70,7 @@ def test_what_fails_again_fails_the_run(tmp_path: Path, processes: tuple[str, ..
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(5, 0), (6, 1)])
+@pytest.mark.few(1)
 def test_more_than_five_failures_are_no_accident(tmp_path: Path, number: int, code: int) -> None:
     each = f"@pytest.mark.parametrize('number', range({number}))\ndef test_one(number):\n"
     found = ran(tmp_path, f"{each}    assert run() >= {number}\n", "--second-look")
@@ -79,6 +80,7 @@ def test_more_than_five_failures_are_no_accident(tmp_path: Path, number: int, co
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("same_run", "code"), [(True, 1), (False, 0)])
+@pytest.mark.few(1)
 def test_failures_are_counted_over_both_tiers_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: bool, code: int
 ) -> None:

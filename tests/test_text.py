@@ -58,7 +58,7 @@ def test_q4_in_a_list_a_line_break_is_no_line() -> None:
     assert in_one_line(literal("ls\nrm -rf ~\n⏎")) == "ls⏎rm -rf ~⏎⟨U+23CE⟩"
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 def test_q4_the_written_out_characters_are_those_of_their_categories() -> None:
     everything = "".join(map(chr, range(0x110000)))
     raw = set(everything) & set(printable(everything))

@@ -59,7 +59,6 @@ def pen() -> Iterator[Pen]:
         yield made
 
 
-@pytest.mark.slow
 @pytest.mark.storm
 def test_a_director_that_cannot_come_back_waits_longer_and_says_so(pen: Pen) -> None:
     with made_scheduler(pen, name="crashing") as director:
@@ -101,7 +100,6 @@ def test_a_director_that_cannot_come_back_waits_longer_and_says_so(pen: Pen) -> 
         assert (shown[0]["problem"], shown[0]["again_at"]) == ("", None)
 
 
-@pytest.mark.slow
 @pytest.mark.storm
 def test_a_director_is_stopped_while_it_waits_for_its_restart(pen: Pen) -> None:
     with made_scheduler(pen, name="waiting") as director:
@@ -139,7 +137,6 @@ def test_d8_a_start_that_is_broken_off_leaves_nothing_that_runs(
     assert not token_file(pen.home, "broken").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.storm
 def test_d8_two_starts_at_once_are_one(pen: Pen) -> None:
     (pen.home.directors / "twice.yaml").write_text("type: scheduler\n")
@@ -160,7 +157,6 @@ def test_d8_two_starts_at_once_are_one(pen: Pen) -> None:
         assert pen.cli("director", "stop", "twice").code == 0
 
 
-@pytest.mark.slow
 @pytest.mark.storm
 def test_kill_all_ends_directors_and_those_above_them(pen: Pen) -> None:
     with made_scheduler(pen, name="doomed") as director:
@@ -174,7 +170,6 @@ def test_kill_all_ends_directors_and_those_above_them(pen: Pen) -> None:
         assert "gone  its process has ended" in director.cli("list").out
 
 
-@pytest.mark.slow
 @pytest.mark.storm
 def test_h6_what_they_print_as_json(pen: Pen) -> None:
     entry = {"name": "tidy", "cron": "@daily", "prompt": "x", "role": "nobody"}
@@ -222,7 +217,6 @@ def test_a_director_whose_supervisor_was_killed_gets_another_by_its_start(pen: P
         assert (again.pid, again.restarts, again.ending) == (above.pid, 1, "its process has ended")
 
 
-@pytest.mark.slow
 @pytest.mark.storm
 @pytest.mark.parametrize("words", [("director", "stop", "alone"), ("shutdown", "--directors")])
 def test_a_director_with_its_second_supervisor_is_stopped(pen: Pen, words: tuple[str, ...]) -> None:
@@ -238,7 +232,7 @@ def test_a_director_with_its_second_supervisor_is_stopped(pen: Pen, words: tuple
         assert find_running(pen.home, "alone") is None
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 def test_a_file_that_is_wrong_is_shown_with_line_also_of_a_director_that_does_not_run(
     pen: Pen,
 ) -> None:

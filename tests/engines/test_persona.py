@@ -15,6 +15,7 @@ from tests.hub.tasks.desk import Desk
 pytestmark = pytest.mark.slow
 
 TEXTS = {"real": "CLAUDE.md", "codex": "AGENTS.md", "gemini": "GEMINI.md"}
+LONG = pytest.param("gemini", marks=pytest.mark.storm)
 
 
 def check_told(team: Team, prompt: str) -> None:
@@ -28,8 +29,7 @@ def check_told(team: Team, prompt: str) -> None:
         assert told.count("Think of cranes.") == 1
 
 
-@pytest.mark.parametrize("kind", ["codex", "gemini"])
-@pytest.mark.few(1)
+@pytest.mark.parametrize("kind", ["codex", LONG])
 def test_w9_persona_and_the_repositorys_texts_reach_the_model_in_a_terminal(
     tmp_path: Path, kind: str
 ) -> None:
@@ -40,7 +40,7 @@ def test_w9_persona_and_the_repositorys_texts_reach_the_model_in_a_terminal(
         check_told(team, "[[say noted]]")
 
 
-@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("kind", ["real", "codex", LONG])
 def test_w9_t6_persona_and_the_repositorys_texts_reach_the_model_in_a_task(
     tmp_path: Path, kind: str
 ) -> None:

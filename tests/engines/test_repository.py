@@ -150,7 +150,7 @@ def test_e3_a_no_is_remembered_until_the_person_says_yes(repo: Path, tmp_path: P
     assert not trust.is_declined(home, repo)
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 def test_e3_run_asks_once_and_a_detached_one_says_what_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,7 +151,7 @@ def killed_at(kin: Kin, pen: Pen, step: str) -> None:
 
 
 @pytest.mark.parametrize("step", steps(PARENT))
-@pytest.mark.few(1)
+@pytest.mark.storm
 def test_l4_the_hub_of_the_parent_is_killed_at_a_step(kin: Kin, step: str) -> None:
     killed_at(kin, kin.h1.pen, PARENT[step])
 

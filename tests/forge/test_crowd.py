@@ -87,7 +87,7 @@ def crowd(root: Path, issues: int, seconds: float, most_hours: float, **limits: 
         return quota
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 def test_d2_a_few_issues_are_done_within_small_limits(tmp_path: Path) -> None:
     """Limits that are hit are waited for, without asking, and all is done in the end."""
     quota = crowd(tmp_path, 6, 20, 12, hourly=50, minutes_changes=8, hours_changes=25)

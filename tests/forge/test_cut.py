@@ -16,9 +16,11 @@ from tests.forge.lives import Life, Reacting, check, check_reacting
 from tests.forge.server import served_github, served_gitlab
 
 pytestmark = pytest.mark.slow
-GITHUB = pytest.param((served_github, GitHubForge), id="github")
 GITLAB = (served_gitlab, GitLabForge)
-FORGES = [GITHUB, pytest.param(GITLAB, id="gitlab")]
+FORGES = [
+    pytest.param((served_github, GitHubForge), id="github"),
+    pytest.param(GITLAB, id="gitlab"),
+]
 
 
 @pytest.fixture
@@ -46,9 +48,8 @@ def died_at(life: Life, directory: Path, *, of_changes: bool) -> list[str]:
     return moments
 
 
-@pytest.mark.parametrize(
-    "forge", [GITHUB, pytest.param(GITLAB, id="gitlab", marks=pytest.mark.storm)]
-)
+@pytest.mark.storm
+@pytest.mark.parametrize("forge", FORGES)
 def test_d2_killed_before_and_after_each_change_of_the_forge_a_director_makes_each_once(
     stack: contextlib.ExitStack, tmp_path: Path, forge: Any
 ) -> None:

@@ -45,6 +45,7 @@ LINES = """all => all.map(each => {
 LONG = "amy-the-long-named-agent.of-a-pod"
 
 
+@pytest.mark.storm
 def test_v11_on_a_phone_no_text_lies_over_another_and_no_short_word_is_broken() -> None:
     with made_scene() as scene:
         scene.start("bob")

@@ -45,6 +45,7 @@ def test_v5_a_task_works_in_a_branch_of_a_repository_and_refusals_are_shown_as_t
             assert scene.git("branch", "--list", "fix").strip()
 
 
+@pytest.mark.storm
 def test_v5_a_person_goes_on_with_a_task_ends_it_and_cancels_another() -> None:
     with made_scene() as scene:
         scene.taker("tom")
