@@ -62,6 +62,8 @@ def test_b10_after_a_reboot_resume_goes_on_with_the_conversation(team: Team) -> 
     amy = team.run(prompt="Remember the word heron. [[say noted]]")
     amy.wait_said("noted")
     before = amy.conversation
+    # What its program has not written yet is lost with the machine.
+    wait_until(lambda: "noted" in team.cli("transcript", "amy").out)
     rebooted(team.pen)
     assert "ended (reboot)" in team.cli("list").out
     ran = team.cli("resume")

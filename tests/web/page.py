@@ -80,11 +80,16 @@ class View:
 
 @contextlib.contextmanager
 def made_view(
-    scene: Scene, looks_at: int | None = None, *, is_trusted: bool = False
+    scene: Scene,
+    looks_at: int | None = None,
+    *,
+    is_trusted: bool = False,
+    is_whole: bool = False,
 ) -> Iterator[View]:
     """Served to Chromium. Of the machine's other components it sees those at that port alone. With
-    `is_trusted` the browser trusts the home's CA, else it takes any certificate."""
-    program = browser_program()
+    `is_trusted` the browser trusts the home's CA, else it takes any certificate; `is_whole`: it
+    notifies."""
+    program = browser_program(is_whole=is_whole)
     if not (STATIC / "index.html").exists():
         pytest.skip("the page is not built: make setup, with Node")
     from playwright.sync_api import expect, sync_playwright

@@ -168,7 +168,7 @@ def test_v8_title_icon_and_a_notification_say_that_somebody_waits() -> None:
         for name in ("amy", "bob"):
             scene.start(name)
             scene.works(name)
-        with made_view(scene) as view, view.page() as page:
+        with made_view(scene, is_whole=True) as view, view.page() as page:
             page.context.grant_permissions(["notifications"])
             page.add_init_script(f"({NOTED})()")
             page.reload()
@@ -201,7 +201,7 @@ def test_v8_without_consent_nobody_is_notified_and_the_bell_asks() -> None:
     with made_scene() as scene:
         scene.start("amy")
         scene.works("amy")
-        with made_view(scene) as view, view.page() as page:
+        with made_view(scene, is_whole=True) as view, view.page() as page:
             page.add_init_script(f"({NOTED})()")
             page.reload()
             expect(

@@ -148,8 +148,8 @@ def test_t1_a_field_of_a_task_is_no_path(office: Desk, field: str, odd: str) -> 
     body: dict[str, Any] = {"prompt": "x", field: odd}
     if field == "repo":
         body["worktree"] = "fine"
-    if field == "model" and not (set(odd) & set(" \0\n\r") or odd.startswith("-") or not odd):
-        return  # one word, given to the engine as such
+    if field == "model" and not (set(odd) & set(" \0\n\r") or odd.startswith("-")):
+        return  # one word, given to the engine as such; none is the default
     if field == "workdir" and odd == "/proc/self/root":
         body[field] = "/proc/self/root/etc"
     for path in ("/agents/amy/task", "/tasks"):
